@@ -1,0 +1,38 @@
+# Compile settings shared by every target of the project.
+add_library(heed_settings INTERFACE)
+target_compile_features(heed_settings INTERFACE cxx_std_20)
+target_compile_options(heed_settings INTERFACE -Wall -Wextra -Wshadow -Wvla
+  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> -ffp-contract=off)
+if(HEED_WARNINGS_AS_ERRORS)
+  target_compile_options(heed_settings INTERFACE -Werror)
+endif()
+if(HEED_SANITIZE)
+  target_compile_options(heed_settings INTERFACE -fsanitize=${HEED_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  target_link_options(heed_settings INTERFACE -fsanitize=${HEED_SANITIZE})
+endif()
+
+find_program(HEED_CCACHE ccache)
+if(HEED_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${HEED_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${HEED_CCACHE})
+endif()
+
+# heed_add_test(<name> SOURCES <files...> [INTERNAL] [LABELS <labels...>])
+# A GoogleTest binary registered with CTest as one test. INTERNAL links the library's objects statically
+# so that the test sees internals; otherwise it links libheed.so and sees include/ only.
+function(heed_add_test name)
+  cmake_parse_arguments(ARG "INTERNAL" "" "SOURCES;LABELS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE heed_settings GTest::gtest GTest::gtest_main)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  if(ARG_INTERNAL)
+    target_link_libraries(${name} PRIVATE heed_internal)
+  else()
+    target_link_libraries(${name} PRIVATE heed)
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
+  if(ARG_LABELS)
+    set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
+  endif()
+endfunction()

@@ -1,0 +1,43 @@
+// Result of an internal step: a heed_status_t with the text that heed_last_error() will show.
+#ifndef HEED_CORE_STATUS_H_
+#define HEED_CORE_STATUS_H_
+
+#include <string>
+#include <utility>
+
+#include "heed/heed.h"
+
+namespace heed::core {
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(heed_status_t code, std::string message) : code_(code), message_(std::move(message)) {}
+
+  bool ok() const { return code_ == HEED_OK; }
+  heed_status_t code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+ private:
+  heed_status_t code_ = HEED_OK;
+  std::string message_;
+};
+
+// printf-style text; used only to build messages.
+[[gnu::format(printf, 1, 2)]] std::string Format(const char* format, ...);
+
+inline Status InvalidArgument(std::string message) {
+  return {HEED_INVALID_ARGUMENT, std::move(message)};
+}
+inline Status Unsupported(std::string message) { return {HEED_UNSUPPORTED, std::move(message)}; }
+inline Status Internal(std::string message) { return {HEED_INTERNAL, std::move(message)}; }
+
+}  // namespace heed::core
+
+// Returns from the enclosing function when `expression` is not ok.
+#define HEED_RETURN_IF_ERROR(expression)                                                           \
+  do {                                                                                             \
+    if (::heed::core::Status heed_status_ = (expression); !heed_status_.ok()) return heed_status_; \
+  } while (false)
+
+#endif  // HEED_CORE_STATUS_H_
