@@ -1,6 +1,8 @@
 # Compile settings shared by every target of the project.
 add_library(heed_settings INTERFACE)
 target_compile_features(heed_settings INTERFACE cxx_std_20)
+# -ffp-contract=off: a*b+c means two roundings everywhere, so that results do not depend on the
+# compiler's choice; kernels ask for fused operations by intrinsics.
 target_compile_options(heed_settings INTERFACE -Wall -Wextra -Wshadow -Wvla
   $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> -ffp-contract=off)
 if(HEED_WARNINGS_AS_ERRORS)
@@ -18,9 +20,15 @@ if(HEED_CCACHE)
   set(CMAKE_C_COMPILER_LAUNCHER ${HEED_CCACHE})
 endif()
 
+# Counts of the test cases inside each binary end up here, one <test>.xml each.
+set(HEED_TEST_RESULTS_DIR "${PROJECT_BINARY_DIR}/test-results")
+
 # heed_add_test(<name> SOURCES <files...> [INTERNAL] [LABELS <labels...>])
-# A GoogleTest binary registered with CTest as one test. INTERNAL links the library's objects statically
-# so that the test sees internals; otherwise it links libheed.so and sees include/ only.
+# A GoogleTest binary registered with CTest as one test. INTERNAL links the library's objects
+# statically so that the test sees internals; otherwise it links libheed.so and sees include/ only.
+# Labels with a meaning for ./dev test:
+#   threads   also runs in the thread-sanitizer build
+#   slow      left out of the sanitizer builds of the fast tier
 function(heed_add_test name)
   cmake_parse_arguments(ARG "INTERNAL" "" "SOURCES;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -32,6 +40,8 @@ function(heed_add_test name)
     target_link_libraries(${name} PRIVATE heed)
   endif()
   add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT_MODIFICATION
+    "GTEST_OUTPUT=set:xml:${HEED_TEST_RESULTS_DIR}/${name}.xml")
   if(ARG_LABELS)
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
   endif()

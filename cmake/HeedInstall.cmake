@@ -1,0 +1,25 @@
+# Headers, library, tool, find_package(heed) and pkg-config files.
+include(CMakePackageConfigHelpers)
+
+set(HEED_CMAKE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/heed")
+install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING
+  PATTERN "*.h" PATTERN "*.hpp")
+install(TARGETS heed EXPORT heedTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET heed_cli)
+  install(TARGETS heed_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+install(EXPORT heedTargets NAMESPACE heed:: DESTINATION ${HEED_CMAKE_DIR})
+configure_package_config_file(cmake/heedConfig.cmake.in heedConfig.cmake
+  INSTALL_DESTINATION ${HEED_CMAKE_DIR} NO_SET_AND_CHECK_MACRO)
+# Before 1.0 a new minor version may break callers.
+write_basic_package_version_file(heedConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/heedConfig.cmake ${PROJECT_BINARY_DIR}/heedConfigVersion.cmake
+  DESTINATION ${HEED_CMAKE_DIR})
+
+# The prefix is found from the file's own place, so that an installed tree may be moved.
+file(RELATIVE_PATH HEED_PC_TO_PREFIX "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig"
+  "${CMAKE_INSTALL_PREFIX}")
+configure_file(cmake/heed.pc.in heed.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/heed.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
