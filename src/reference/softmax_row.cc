@@ -1,0 +1,144 @@
+#include "reference/softmax_row.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "device/dropout.h"
+#include "reference/element.h"
+
+namespace heed::reference {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Where query i stands on the key axis.
+std::int64_t QueryPosition(const Head& head, std::int64_t i) {
+  const bool is_bottom_right =
+      head.problem->score.window.alignment == device::Alignment::kBottomRight;
+  return i + (is_bottom_right ? head.sequence.kv_len - head.sequence.q_len : 0);
+}
+
+// Causal is part of the window: right bound 0.
+bool IsVisible(const Head& head, std::int64_t i, std::int64_t j) {
+  const core::ScoreRule& rule = head.problem->score;
+  const std::int64_t distance = j - QueryPosition(head, i);  // > 0: the key lies ahead
+  if (rule.window.left >= 0 && distance < -rule.window.left) return false;
+  if (rule.window.right >= 0 && distance > rule.window.right) return false;
+  if (!rule.mask.present()) return true;
+  const std::int64_t offset_elems = rule.mask.OffsetElems(head.batch, head.q_head, i, j);
+  return LoadElement(rule.mask.data, rule.mask.dtype, offset_elems) != 0.0;
+}
+
+struct Score {
+  double value = 0.0;
+  double slope = 0.0;  // d value / d (q . k)
+};
+
+// scale and softcap, then the additive terms.
+Score ComputeScore(const Head& head, std::int64_t i, std::int64_t j) {
+  const core::ForwardProblem& problem = *head.problem;
+  const core::ScoreRule& rule = problem.score;
+  const double product = Dot(head.q.Row(i), head.k.Row(j), problem.shape.head_dim);
+  Score score{rule.scale * product, rule.scale};
+  if (rule.softcap > 0.0) {
+    const double bent = std::tanh(score.value / rule.softcap);
+    score = {rule.softcap * bent, rule.scale * (1.0 - bent * bent)};
+  }
+  if (rule.bias.present()) {
+    const std::int64_t offset_elems = rule.bias.OffsetElems(head.batch, head.q_head, i, j);
+    score.value += LoadElement(rule.bias.data, rule.bias.dtype, offset_elems);
+  }
+  if (rule.alibi_slopes.present()) {
+    const double slope = rule.alibi_slopes.At(head.batch, head.q_head);
+    score.value -= slope * std::abs(static_cast<double>(QueryPosition(head, i) - j));
+  }
+  return score;
+}
+
+Matrix LoadKeyRows(const core::RowsView& view, const Head& head, std::int64_t head_dim) {
+  Matrix rows(head.sequence.kv_len, head_dim);
+  for (std::int64_t j = 0; j < head.sequence.kv_len; ++j) {
+    const std::int64_t begin =
+        head.problem->KvOffsetElems(view, head.sequence, head.batch, j, head.kv_head);
+    for (std::int64_t d = 0; d < head_dim; ++d) {
+      rows.Row(j)[d] = LoadElement(view.data, view.dtype, begin + d);
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+double Dot(const double* a, const double* b, std::int64_t num_elems) {
+  // Four sums, because one would wait for the adder's latency at every element.
+  double sums[4] = {0.0, 0.0, 0.0, 0.0};
+  for (std::int64_t d = 0; d < num_elems; ++d) sums[d % 4] += a[d] * b[d];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+Matrix LoadQueryRows(const core::RowsView& view, const Head& head, std::int64_t head_dim) {
+  const core::Sequence& sequence = head.sequence;
+  Matrix rows(sequence.q_len, head_dim);
+  for (std::int64_t i = 0; i < sequence.q_len; ++i) {
+    const std::int64_t begin =
+        view.OffsetElems(sequence.q_batch, sequence.q_begin + i, head.q_head);
+    for (std::int64_t d = 0; d < head_dim; ++d) {
+      rows.Row(i)[d] = LoadElement(view.data, view.dtype, begin + d);
+    }
+  }
+  return rows;
+}
+
+Head LoadHead(const core::ForwardProblem& problem, std::int64_t batch, std::int64_t q_head) {
+  Head head;
+  head.problem = &problem;
+  head.sequence = problem.SequenceAt(batch);
+  head.batch = batch;
+  head.q_head = q_head;
+  head.kv_head = q_head / problem.shape.group;
+  head.q = LoadQueryRows(problem.q, head, problem.shape.head_dim);
+  head.k = LoadKeyRows(problem.k, head, problem.shape.head_dim);
+  head.v = LoadKeyRows(problem.v, head, problem.shape.head_dim_v);
+  return head;
+}
+
+SoftmaxRow ComputeSoftmaxRow(const Head& head, std::int64_t i) {
+  const core::ScoreRule& rule = head.problem->score;
+  SoftmaxRow row;
+  const double sink = rule.sinks.present() ? rule.sinks.At(head.batch, head.q_head) : -kInfinity;
+  double largest = sink;
+  for (std::int64_t j = 0; j < head.sequence.kv_len; ++j) {
+    if (!IsVisible(head, i, j)) continue;
+    const Score score = ComputeScore(head, i, j);
+    if (score.value == -kInfinity) continue;  // an additive mask hides like a bool mask
+    row.keys.push_back(j);
+    row.probability.push_back(score.value);
+    row.score_slope.push_back(score.slope);
+    largest = std::max(largest, score.value);
+  }
+  if (row.keys.empty()) {
+    row.lse = sink;
+    row.sink_probability = sink == -kInfinity ? 0.0 : 1.0;
+    return row;
+  }
+  double sum = std::exp(sink - largest);
+  for (const double score : row.probability) sum += std::exp(score - largest);
+  row.lse = largest + std::log(sum);
+  row.sink_probability = std::exp(sink - largest) / sum;
+  for (double& entry : row.probability) entry = std::exp(entry - largest) / sum;
+  return row;
+}
+
+double DropoutFactor(const Head& head, std::int64_t i, std::int64_t j) {
+  const core::DropoutRule& rule = head.problem->score.dropout;
+  if (!rule.active()) return 1.0;
+  const std::int64_t head_index = head.batch * head.problem->shape.num_q_heads + head.q_head;
+  const std::uint32_t number =
+      device::DropoutNumber(rule.seed, rule.offset, static_cast<std::uint32_t>(head_index),
+                            static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(j));
+  if (!device::IsKept(number, rule.drop_threshold)) return 0.0;
+  return device::KeepScale<double>(rule.drop_threshold);
+}
+
+}  // namespace heed::reference
