@@ -1,0 +1,67 @@
+# shellcheck shell=bash
+# ./dev lint
+
+readonly TIDY_MAX_FILES=12
+
+# Every .cc that the release build compiles, without the tests (their macros drown the checks).
+tidy_candidates() {
+  find src tools examples -name '*.cc' | sort
+}
+
+# Candidates that differ from the main line; in an unchanged tree, those of the last commit.
+changed_candidates() {
+  local base
+  base=$(git merge-base HEAD origin/HEAD 2>/dev/null || true)
+  if [[ -z "$base" || "$base" == "$(git rev-parse HEAD)" ]]; then base=HEAD~1; fi
+  { git diff --name-only --diff-filter=d "$base" 2>/dev/null || true; } | sort -u |
+    comm -12 - <(tidy_candidates) | head -n "$TIDY_MAX_FILES"
+}
+
+# tidy_files FILE...
+tidy_files() {
+  [[ $# -gt 0 ]] || { echo "clang-tidy: no file to look at"; return 0; }
+  configure_preset release || return 1
+  printf '%s\0' "$@" | xargs -0 -n 1 -P "$(nproc)" \
+    clang-tidy --quiet --warnings-as-errors='*' -p build/release 2>/dev/null
+}
+
+tidy_all() {
+  mapfile -t files < <(tidy_candidates)
+  tidy_files "${files[@]}"
+}
+
+tidy_changed() {
+  mapfile -t files < <(changed_candidates)
+  tidy_files "${files[@]}"
+}
+
+# check NAME COMMAND...
+check() {
+  local name="$1"
+  shift
+  if "$@"; then echo "lint: $name: ok"; else
+    echo "lint: $name: FAILED" >&2
+    failed_checks+=("$name")
+  fi
+}
+
+check_format() {
+  cxx_files | xargs -0 clang-format --dry-run -Werror
+}
+
+check_shell() {
+  find dev .ci scripts examples tests -type f \( -name dev -o -name run -o -name '*.sh' \) -print0 |
+    xargs -0 shellcheck
+}
+
+run_lint() {
+  need_packages "${LINT_PACKAGES[@]}"
+  local failed_checks=()
+  check format check_format
+  check layers python3 scripts/check_layers.py
+  check text python3 scripts/check_text.py
+  check tables python3 scripts/readme_tables.py --check
+  check shell check_shell
+  check clang-tidy tidy_changed
+  [[ ${#failed_checks[@]} -eq 0 ]]
+}

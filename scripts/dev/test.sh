@@ -1,0 +1,112 @@
+# shellcheck shell=bash
+# ./dev test [--full]
+
+readonly FUZZ_SECONDS=60
+readonly FUZZ_TARGETS=(fuzz_forward fuzz_tensor_file)
+
+# run_ctest FOLDER [CTEST OPTION...]: leaves FOLDER/ctest.xml and FOLDER/test-results for the
+# summary. Status 0 only when at least one test ran and none failed.
+run_ctest() {
+  local folder="$1"
+  shift
+  rm -rf "$folder/test-results" "$folder/ctest.xml"
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$(nproc)" \
+    --output-junit ctest.xml "$@"
+}
+
+# The thread sanitizer of g++ 12 needs the memory layout without randomisation on newer kernels.
+without_aslr() {
+  if setarch -R true 2>/dev/null; then setarch -R "$@"; else "$@"; fi
+}
+
+test_release() {
+  build_preset release && run_ctest build/release
+}
+
+# Everything but the slow tests, or everything under --full.
+test_asan() {
+  if [[ "$1" == full ]]; then
+    build_preset asan-ubsan && run_ctest build/asan-ubsan
+  else
+    build_preset asan-ubsan heed_tests_quick && run_ctest build/asan-ubsan -L quick
+  fi
+}
+
+test_tsan() {
+  if [[ "$1" == full ]]; then
+    build_preset tsan && without_aslr bash -c "$(declare -f run_ctest); run_ctest build/tsan"
+  else
+    build_preset tsan heed_tests_threads &&
+      without_aslr bash -c "$(declare -f run_ctest); run_ctest build/tsan -L threads"
+  fi
+}
+
+# run_fuzzer TARGET: grows a private copy of the corpus; fails on a finding and when it hardly ran.
+run_fuzzer() {
+  local target="$1" folder="build/fuzz/$1.corpus" log="build/fuzz/$1.log" executed
+  mkdir -p "$folder"
+  "build/fuzz/tests/fuzz/$target" -max_total_time="$FUZZ_SECONDS" -timeout=20 -seed=1 \
+    -print_final_stats=1 -artifact_prefix="build/fuzz/" "$folder" "tests/fuzz/corpus/$target" \
+    >"$log" 2>&1 || { tail -n 60 "$log"; return 1; }
+  executed=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+  echo "$target: ${executed:-0} inputs in $FUZZ_SECONDS s, no finding"
+  [[ "${executed:-0}" -ge 1000 ]]
+}
+
+test_fuzz() {
+  build_preset fuzz "${FUZZ_TARGETS[@]}" || return 1
+  local target pid pids=() status=0
+  for target in "${FUZZ_TARGETS[@]}"; do
+    run_fuzzer "$target" &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid" || status=1; done
+  return "$status"
+}
+
+test_aarch64() {
+  build_preset aarch64 && run_ctest build/aarch64 -LE host
+}
+
+# step NAME COMMAND...: runs one part, remembers its name when it fails, and says how long it took.
+step() {
+  local name="$1" begin=$SECONDS
+  shift
+  echo "=== $name"
+  if "$@"; then
+    echo "=== $name: ok, $((SECONDS - begin)) s"
+  else
+    echo "=== $name: FAILED, $((SECONDS - begin)) s"
+    failed_steps+=("$name")
+  fi
+}
+
+run_tests() {
+  local tier=quick folders=(build/release build/asan-ubsan build/tsan) failed_steps=()
+  case "${1:-}" in
+    '') need_packages "${TEST_PACKAGES[@]}" ;;
+    --full)
+      tier=full
+      folders+=(build/aarch64)
+      need_packages "${FULL_PACKAGES[@]}"
+      ;;
+    *)
+      echo "./dev test: unknown option '$1'" >&2
+      return 2
+      ;;
+  esac
+  step release test_release
+  step asan-ubsan test_asan "$tier"
+  step tsan test_tsan "$tier"
+  step fuzz test_fuzz
+  if [[ "$tier" == full ]]; then
+    step aarch64 test_aarch64
+    step clang-tidy tidy_all
+  fi
+  python3 scripts/test_summary.py tests/runner/floors.txt "${folders[@]}" || failed_steps+=(summary)
+  if [[ ${#failed_steps[@]} -gt 0 ]]; then
+    echo "./dev test: FAILED: ${failed_steps[*]}" >&2
+    return 1
+  fi
+  echo "./dev test: all parts passed in $SECONDS s"
+}

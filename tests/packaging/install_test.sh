@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# install_test.sh BUILD_FOLDER CC CXX: installs heed, and uses it through find_package and
+# pkg-config, from C99 and C++20.
+here="$(dirname "${BASH_SOURCE[0]}")"
+# shellcheck source=tests/packaging/common.sh
+source "$here/common.sh"
+install_heed "$1"
+
+CC="$2" CXX="$3" cmake -S "$here/consumer" -B "$work/consumer" \
+  -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
+cmake --build "$work/consumer" >/dev/null
+ctest --test-dir "$work/consumer" --output-on-failure --no-tests=error
+
+compile_and_run "$2" "$here/consumer/consumer.c" -std=c99
+compile_and_run "$3" "$here/consumer/consumer.cc" -std=c++20
+
+if cmake -S "$here/consumer" -B "$work/nowhere" -DCMAKE_PREFIX_PATH="$work/empty" \
+  -DCMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH=OFF >/dev/null 2>&1; then
+  fail "find_package(heed) succeeded without an installation"
+fi
