@@ -27,6 +27,7 @@ struct ForwardFacts {
   double softcap = 0.0;          // 0 = off
   double max_abs_product = 0.0;  // of sum over d of |q_d * k_d|, or of |q| * |k|
   double max_abs_added = 0.0;    // of |bias| + |ALiBi term|; 0 without them
+  double max_abs_sink = 0.0;     // 0 without sinks
   double max_abs_lse = 0.0;      // over the rows where it is finite
   double max_abs_value = 0.0;    // of |v|
   double keep_scale = 1.0;       // 1 / (1 - p) of dropout
@@ -59,7 +60,7 @@ inline double UnitRoundoff(Element element) {
 inline double HalfSubnormalStep(Element element) {
   switch (element) {
     case Element::kF64:
-      return 0x1p-1075;
+      return 0x1p-1074;
     case Element::kF16:
       return 0x1p-25;
     case Element::kBF16:
@@ -96,7 +97,8 @@ inline double WeightError(const ForwardFacts& facts, double dot_growth, double k
   // Numerator, denominator, and one rescaling per block of at least 32 keys (10 roundings each).
   constexpr double kKeySums = 3;
   const double num_keys = std::max(1.0, static_cast<double>(facts.num_keys));
-  return ScoreError(facts, dot_growth) +
+  constexpr double kSinkRoundings = 3;  // log2(e), its product, maximum taken off
+  return ScoreError(facts, dot_growth) + kSinkRoundings * kUnitRoundoffF32 * facts.max_abs_sink +
          (2 * std::log(num_keys) + kExpRoundings + kKeySums * key_growth) * kUnitRoundoffF32;
 }
 
