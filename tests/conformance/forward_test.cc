@@ -1,0 +1,151 @@
+// Every forward row that can run here, on generated problems, against the double-precision oracle.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "conformance/crash_note.h"
+#include "conformance/options.h"
+#include "support/checker.h"
+#include "support/kernel_rows.h"
+
+namespace heed::test {
+namespace {
+
+constexpr std::size_t kMaxReportedFailures = 20;
+
+// Counts and failures of one run, filled by several threads.
+class Tally {
+ public:
+  void AddCheck(std::string_view kernel_id, const std::string& case_id, const CheckResult& result) {
+    const std::lock_guard lock(mutex_);
+    ++checks_[kernel_id];
+    if (result.worst_ratio > worst_ratio_ && result.failure.empty()) {
+      worst_ratio_ = result.worst_ratio;
+      worst_case_ = case_id;
+    }
+    if (!result.failure.empty()) failures_.push_back(result.failure);
+  }
+  void AddFailure(const std::string& failure) {
+    const std::lock_guard lock(mutex_);
+    failures_.push_back(failure);
+  }
+  bool Full() const {
+    const std::lock_guard lock(mutex_);
+    return failures_.size() >= kMaxReportedFailures;
+  }
+  std::uint64_t Checks(std::string_view kernel_id) const {
+    const auto found = checks_.find(kernel_id);
+    return found == checks_.end() ? 0 : found->second;
+  }
+  void Report() const {
+    for (const std::string& failure : failures_) ADD_FAILURE() << failure;
+    std::printf("largest error / bound %.3f in %s\n", worst_ratio_, worst_case_.c_str());
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string_view, std::uint64_t> checks_;
+  std::vector<std::string> failures_;
+  double worst_ratio_ = 0.0;
+  std::string worst_case_;
+};
+
+bool Fits(const KernelRow& row, const ForwardCase& forward_case) {
+  return row.Takes(forward_case.element) &&
+         std::max(forward_case.head_dim, forward_case.head_dim_v) <= row.max_head_dim;
+}
+
+void RunCase(const ForwardCase& forward_case, Tally& tally) {
+  const std::string id = FormatCaseId(forward_case);
+  SetCrashNote(id + " (building it, or in the oracle)");
+  CaseChecker checker(forward_case);
+  if (!checker.oracle_failure().empty()) return tally.AddFailure(checker.oracle_failure());
+  for (const KernelRow& row : RunnableForwardRows()) {
+    if (!Fits(row, forward_case)) continue;
+    SetCrashNote(id + " kernel " + std::string(row.id));
+    tally.AddCheck(row.id, id, checker.Check(LibraryEngine(row)));
+  }
+  SetCrashNote("no case");
+}
+
+void RunGeneratedCases(Tally& tally) {
+  std::atomic<std::uint64_t> next = 0;
+  const auto work = [&] {
+    while (!tally.Full()) {
+      const std::uint64_t index = next++;
+      if (index >= Options().cases_to_run()) return;
+      RunCase(GenerateCase(Options().seed, index, Options().max_cost()), tally);
+    }
+  };
+  std::vector<std::thread> workers;
+  for (unsigned at = 1; at < std::min(std::thread::hardware_concurrency(), 8u); ++at) {
+    workers.emplace_back(work);
+  }
+  work();
+  for (std::thread& worker : workers) worker.join();
+}
+
+TEST(Conformance, GeneratedForwardCases) {
+  InstallCrashNote();
+  Tally tally;
+  RunGeneratedCases(tally);
+  tally.Report();
+  for (const KernelRow& row : AllKernelRows()) {
+    if (row.op != "Forward") continue;
+    const std::string why = WhyRowCannotRun(row);
+    if (!why.empty()) {
+      std::printf("NOT RUN  %s: %s\n", std::string(row.id).c_str(), why.c_str());
+      continue;
+    }
+    const std::uint64_t checks = tally.Checks(row.id);
+    std::printf("checked  %s: %llu cases\n", std::string(row.id).c_str(),
+                static_cast<unsigned long long>(checks));
+    // A third of the cases have the row's dtype; a quarter leaves room for chance.
+    EXPECT_GE(checks, Options().cases_to_run() / 4) << row.id;
+  }
+}
+
+TEST(Conformance, NamedCase) {
+  if (Options().case_id.empty()) GTEST_SKIP() << "runs with HEED_CASE or --case";
+  InstallCrashNote();
+  std::string error;
+  const auto forward_case = ParseCaseId(Options().case_id, &error);
+  ASSERT_TRUE(forward_case.has_value()) << error;
+  Tally tally;
+  RunCase(*forward_case, tally);
+  tally.Report();
+}
+
+// A target that this machine has must not drop out of the list by a wrong "unavailable".
+TEST(Conformance, RowsOfThisMachineCanRun) {
+  std::size_t num_runnable = 0;
+  for (const KernelRow& row : AllKernelRows()) {
+    if (row.backend != "Cpu" || row.op != "Forward") continue;
+    bool expected = row.target == "Generic";
+#if defined(__x86_64__)
+    if (row.target == "Avx2") {
+      expected = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                 __builtin_cpu_supports("f16c");
+    }
+    if (row.target == "Avx512") {
+      expected = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    }
+    if (row.target == "Avx512Bf16") expected = __builtin_cpu_supports("avx512bf16");
+#endif
+    const std::string why = WhyRowCannotRun(row);
+    EXPECT_EQ(why.empty(), expected) << row.id << ": " << why;
+    if (why.empty()) ++num_runnable;
+  }
+  EXPECT_GE(num_runnable, 3u) << "the generic rows run everywhere";
+}
+
+}  // namespace
+}  // namespace heed::test
