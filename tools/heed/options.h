@@ -1,0 +1,101 @@
+// The command line as plain data. Parsing it is options.cc's job alone.
+#ifndef HEED_TOOLS_OPTIONS_H_
+#define HEED_TOOLS_OPTIONS_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "heed/heed.h"
+#include "operand.h"
+#include "tensor.h"
+
+namespace heed::tools {
+
+enum class Command : std::uint8_t { kInfo, kExplain, kRun, kCheck, kBench };
+
+// Order of the axes of q, k, v and o in memory; packed tensors drop the batch axis.
+enum class Layout : std::uint8_t { kRowsHeads, kHeadsRows };
+
+struct FileOptions {
+  std::string input;   // container with tensors named as the operands
+  std::string prefix;  // put before every name looked up in `input`
+  std::array<std::string, kNumOperands> paths;
+  bool any() const {
+    for (const std::string& path : paths) {
+      if (!path.empty()) return true;
+    }
+    return !input.empty();
+  }
+};
+
+struct ShapeOptions {
+  std::int64_t batch = 1;
+  std::int64_t num_q_heads = 8;
+  std::int64_t num_kv_heads = 0;  // 0 = num_q_heads
+  std::int64_t q_len = 1024;
+  std::int64_t kv_len = -1;  // -1 = q_len
+  std::int64_t head_dim = 64;
+  std::int64_t head_dim_v = 0;        // 0 = head_dim
+  std::vector<std::string> features;  // random operands to add: "bias", "mask", ...
+};
+
+struct ScoreOptions {
+  std::optional<double> scale;
+  double softcap = 0.0;
+  heed_causal_t causal = HEED_CAUSAL_OFF;
+  heed_alignment_t alignment = HEED_ALIGN_BOTTOM_RIGHT;
+  std::vector<std::int64_t> window = {-1, -1};
+  double dropout_p = 0.0;
+  std::uint64_t dropout_offset = 0;
+};
+
+struct ExecOptions {
+  heed_backend_t backend = HEED_BACKEND_AUTO;
+  std::string kernel;
+  std::int32_t num_threads = 0;
+  heed_toggle_t fixed_split = HEED_OFF;
+  heed_toggle_t forbid_slower = HEED_OFF;
+};
+
+struct OutputOptions {
+  std::string o;
+  std::string lse;
+  std::string both;
+};
+
+struct BenchOptions {
+  std::string preset;
+  std::vector<std::int64_t> lengths;        // empty = the shape's q_len
+  std::vector<std::int32_t> thread_counts;  // empty = 1 and every usable core
+  std::int64_t num_slices = 9;
+  double min_slice_seconds = 0.02;
+  std::string json_path;
+  bool with_materialized = false;
+  bool must_reach_bars = false;
+};
+
+struct Options {
+  Command command = Command::kInfo;
+  bool json = false;
+  FileOptions files;
+  ShapeOptions shape;
+  ScoreOptions score;
+  ExecOptions exec;
+  OutputOptions output;
+  BenchOptions bench;
+  Layout layout = Layout::kRowsHeads;
+  std::optional<ElementType> type;  // of q, k, v; empty = as in the files, f32 for random tensors
+  std::uint64_t seed = 0;           // of random tensors and of dropout
+};
+
+enum class ParseOutcome : std::uint8_t { kRun, kHelpShown };
+
+// Throws InputError for a wrong command line.
+ParseOutcome ParseOptions(int argc, char** argv, Options* options);
+
+}  // namespace heed::tools
+
+#endif  // HEED_TOOLS_OPTIONS_H_
