@@ -12,11 +12,18 @@
 
 namespace heed::core {
 
-// What the machine offers. Tests fill it by hand; the API layer fills it from core/os.
+// Scratch bytes that one worker of `row` needs; a pure function that the row's backend provides.
+using WorkerScratchBytes = std::size_t (*)(const KernelRow& row, const ForwardProblem& problem);
+
+// What the machine offers. Tests fill it by hand; the API layer fills it from core/os and the
+// backends.
 struct DeviceFacts {
   std::array<bool, kNumCpuTargets> has_cpu_target = {};
   CpuTarget forced_cpu_target = CpuTarget::kNone;  // HEED_CPU_TARGET; kNone = best
   int num_cores = 1;
+  // Why a target is absent, such as "this CPU has no avx512f"; null = no reason known.
+  std::array<const char*, kNumCpuTargets> why_no_cpu_target = {};
+  WorkerScratchBytes cpu_forward_scratch = nullptr;  // null = CPU forward rows need none
 };
 
 struct Plan {
@@ -34,10 +41,21 @@ struct Rejection {
   std::string reason;
 };
 
-// HEED_UNSUPPORTED with the nearest rows when none fits; HEED_UNAVAILABLE when a forced target or
-// backend cannot run here. rejections may be null.
+// Each Plan... function: HEED_UNSUPPORTED with the nearest rows when none fits; HEED_UNAVAILABLE
+// when a forced target or backend cannot run here. rejections may be null.
+//
+// A chosen row is a slower substitute when, of the same backend and operation, a row that takes
+// this dtype and whose target runs on this machine ranks higher, whatever excluded it (head dim,
+// HEED_CPU_TARGET, a forced kernel); or when it is a generic-target row on a machine with a better
+// target. exec.forbid_slower turns it into HEED_UNSUPPORTED.
 Status PlanForward(const ForwardProblem& problem, const DeviceFacts& facts, Plan* plan,
                    std::vector<Rejection>* rejections);
+Status PlanBackward(const BackwardProblem& problem, const DeviceFacts& facts, Plan* plan,
+                    std::vector<Rejection>* rejections);
+Status PlanCombine(const CombineProblem& problem, const DeviceFacts& facts, Plan* plan,
+                   std::vector<Rejection>* rejections);
+Status PlanDropoutMask(const DropoutMaskProblem& problem, const DeviceFacts& facts, Plan* plan,
+                       std::vector<Rejection>* rejections);
 
 }  // namespace heed::core
 

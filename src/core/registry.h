@@ -3,6 +3,7 @@
 #define HEED_CORE_REGISTRY_H_
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "core/dtype.h"
@@ -19,10 +20,13 @@ const char* BackendName(Backend backend);
 const char* OpName(Op op);
 const char* CpuTargetName(CpuTarget target);
 
+// max_head_dim of rows that only memory limits.
+inline constexpr std::int64_t kAnyHeadDim = std::numeric_limits<std::int64_t>::max();
+
 struct KernelRow {
   const char* id;
   Backend backend;
-  CpuTarget cpu_target;
+  CpuTarget cpu_target;  // kNone = portable code that no target choice affects
   Op op;
   DType dtype;  // kInvalid = any
   std::int64_t max_head_dim;

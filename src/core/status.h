@@ -23,6 +23,9 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
+// Constant name, such as "HEED_UNSUPPORTED"; "HEED_UNKNOWN_STATUS" for any other value.
+const char* StatusName(heed_status_t code);
+
 // printf-style text; used only to build messages.
 [[gnu::format(printf, 1, 2)]] std::string Format(const char* format, ...);
 

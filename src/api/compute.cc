@@ -1,0 +1,116 @@
+// The operations that compute: check, plan, run the plan.
+#include "api/boundary.h"
+#include "api/facts.h"
+#include "api/workspace.h"
+#include "core/checked_call.h"
+#include "cpu/forward.h"
+#include "reference/reference.h"
+
+namespace heed::api {
+namespace {
+
+using core::Plan;
+using core::Purpose;
+using core::Status;
+
+// No element of o exists, so there is nothing to write.
+bool IsEmpty(const core::ForwardProblem& problem) {
+  return problem.shape.total_q_rows == 0 || problem.shape.num_q_heads == 0 ||
+         problem.shape.batch == 0;
+}
+
+Status Forward(const heed_forward_args_t* args) {
+  core::ForwardProblem problem;
+  core::DeviceFacts facts;
+  Plan plan;
+  HEED_RETURN_IF_ERROR(core::BuildForwardProblem(args, Purpose::kRun, &problem));
+  HEED_RETURN_IF_ERROR(ReadFacts(&facts));
+  HEED_RETURN_IF_ERROR(core::PlanForward(problem, facts, &plan, nullptr));
+  if (IsEmpty(problem)) return {};
+  Workspace workspace;
+  HEED_RETURN_IF_ERROR(workspace.Acquire(problem.exec, plan.workspace_bytes));
+  if (plan.row->backend == core::Backend::kReference) return reference::Forward(problem);
+  return cpu::RunForward(problem, plan, workspace.data());
+}
+
+Status Backward(const heed_backward_args_t* args) {
+  core::BackwardProblem problem;
+  core::DeviceFacts facts;
+  Plan plan;
+  HEED_RETURN_IF_ERROR(core::BuildBackwardProblem(args, Purpose::kRun, &problem));
+  HEED_RETURN_IF_ERROR(ReadFacts(&facts));
+  HEED_RETURN_IF_ERROR(core::PlanBackward(problem, facts, &plan, nullptr));
+  return reference::Backward(problem);
+}
+
+// The portable CPU rows of combine and dropout_mask are the reference functions: their arithmetic
+// is exact or in double precision, and their time is that of one pass over memory.
+Status Combine(const heed_combine_args_t* args) {
+  core::CombineProblem problem;
+  core::DeviceFacts facts;
+  Plan plan;
+  HEED_RETURN_IF_ERROR(core::BuildCombineProblem(args, Purpose::kRun, &problem));
+  HEED_RETURN_IF_ERROR(ReadFacts(&facts));
+  HEED_RETURN_IF_ERROR(core::PlanCombine(problem, facts, &plan, nullptr));
+  return reference::Combine(problem);
+}
+
+Status DropoutMask(const heed_dropout_mask_args_t* args) {
+  core::DropoutMaskProblem problem;
+  core::DeviceFacts facts;
+  Plan plan;
+  HEED_RETURN_IF_ERROR(core::BuildDropoutMaskProblem(args, Purpose::kRun, &problem));
+  HEED_RETURN_IF_ERROR(ReadFacts(&facts));
+  HEED_RETURN_IF_ERROR(core::PlanDropoutMask(problem, facts, &plan, nullptr));
+  return reference::DropoutMask(problem);
+}
+
+// Operations without kernel rows end in the planner's answer.
+Status PlanOnly(const core::CheckedCall& call) {
+  core::DeviceFacts facts;
+  Plan plan;
+  HEED_RETURN_IF_ERROR(ReadFacts(&facts));
+  HEED_RETURN_IF_ERROR(core::PlanCheckedCall(call, facts, &plan, nullptr));
+  return core::Internal(core::Format("%s: the row has no launcher", plan.row->id));
+}
+
+Status Decode(const heed_decode_args_t* args) {
+  core::CheckedCall call;
+  HEED_RETURN_IF_ERROR(core::CheckDecode(args, Purpose::kRun, &call));
+  return PlanOnly(call);
+}
+
+Status QuantizeKv(const heed_quantize_kv_args_t* args) {
+  core::CheckedCall call;
+  HEED_RETURN_IF_ERROR(core::CheckQuantizeKv(args, Purpose::kRun, &call));
+  return PlanOnly(call);
+}
+
+}  // namespace
+}  // namespace heed::api
+
+using heed::api::AtBoundary;
+
+extern "C" heed_status_t heed_forward(const heed_forward_args_t* args) {
+  return AtBoundary([&] { return heed::api::Forward(args); });
+}
+
+extern "C" heed_status_t heed_backward(const heed_backward_args_t* args) {
+  return AtBoundary([&] { return heed::api::Backward(args); });
+}
+
+extern "C" heed_status_t heed_combine(const heed_combine_args_t* args) {
+  return AtBoundary([&] { return heed::api::Combine(args); });
+}
+
+extern "C" heed_status_t heed_dropout_mask(const heed_dropout_mask_args_t* args) {
+  return AtBoundary([&] { return heed::api::DropoutMask(args); });
+}
+
+extern "C" heed_status_t heed_decode(const heed_decode_args_t* args) {
+  return AtBoundary([&] { return heed::api::Decode(args); });
+}
+
+extern "C" heed_status_t heed_quantize_kv(const heed_quantize_kv_args_t* args) {
+  return AtBoundary([&] { return heed::api::QuantizeKv(args); });
+}

@@ -1,0 +1,55 @@
+#include "api/facts.h"
+
+#include <string>
+
+#include "core/os/os.h"
+#include "cpu/forward.h"
+
+namespace heed::api {
+namespace {
+
+using core::CpuTarget;
+
+// Reasons outlive every plan that points at them.
+const std::array<std::string, core::kNumCpuTargets>& TargetReasons() {
+  static const std::array<std::string, core::kNumCpuTargets> reasons = [] {
+    std::array<std::string, core::kNumCpuTargets> texts;
+    for (std::size_t target = 0; target < texts.size(); ++target) {
+      texts[target] = core::os::WhyNoCpuTarget(static_cast<CpuTarget>(target));
+    }
+    return texts;
+  }();
+  return reasons;
+}
+
+core::Status ReadForcedTarget(CpuTarget* forced) {
+  const std::string name = core::os::Environment("HEED_CPU_TARGET");
+  if (name.empty()) return {};
+  std::string known;
+  for (int index = 1; index < core::kNumCpuTargets; ++index) {
+    const auto target = static_cast<CpuTarget>(index);
+    if (name == core::CpuTargetName(target)) {
+      *forced = target;
+      return {};
+    }
+    known += known.empty() ? "" : ", ";
+    known += core::CpuTargetName(target);
+  }
+  return core::InvalidArgument(
+      core::Format("HEED_CPU_TARGET = %.64s: must be one of %s", name.c_str(), known.c_str()));
+}
+
+}  // namespace
+
+core::Status ReadFacts(core::DeviceFacts* facts) {
+  for (std::size_t target = 1; target < facts->has_cpu_target.size(); ++target) {
+    const std::string& reason = TargetReasons()[target];
+    facts->has_cpu_target[target] = reason.empty();
+    facts->why_no_cpu_target[target] = reason.empty() ? nullptr : reason.c_str();
+  }
+  facts->num_cores = core::os::NumUsableCores();
+  facts->cpu_forward_scratch = cpu::ForwardWorkerBytes;
+  return ReadForcedTarget(&facts->forced_cpu_target);
+}
+
+}  // namespace heed::api

@@ -1,0 +1,125 @@
+// heed_info: what this build and this machine offer, as text or JSON.
+#include <array>
+#include <string>
+
+#include "api/boundary.h"
+#include "api/text.h"
+#include "core/abi_struct.h"
+#include "core/os/os.h"
+#include "core/registry.h"
+
+namespace heed::api {
+namespace {
+
+using core::CpuTarget;
+using core::Format;
+using core::Status;
+
+struct BackendInfo {
+  const char* name;
+  const char* why_unavailable;  // null when it runs here
+};
+
+constexpr std::array<BackendInfo, 4> kBackends = {{
+    {"cpu", nullptr},
+    {"cuda", "the CUDA backend is not part of this build"},
+    {"webgpu", "the WebGPU backend is not part of this build"},
+    {"reference", nullptr},
+}};
+
+std::string Yes(const std::string& why_not) {
+  return why_not.empty() ? "available" : "unavailable: " + why_not;
+}
+
+std::string InfoText() {
+  std::string text = Format("heed %s\n\nbackends\n", heed_version());
+  for (const BackendInfo& backend : kBackends) {
+    text += Format("  %-10s %s\n", backend.name,
+                   Yes(backend.why_unavailable ? backend.why_unavailable : "").c_str());
+  }
+  text += Format("\ncpu: %s, %d usable cores\n", core::os::CpuModelName().c_str(),
+                 core::os::NumUsableCores());
+  for (int index = 1; index < core::kNumCpuTargets; ++index) {
+    const auto target = static_cast<CpuTarget>(index);
+    text += Format("  %-10s %s\n", core::CpuTargetName(target),
+                   Yes(core::os::WhyNoCpuTarget(target)).c_str());
+  }
+  const std::string forced = core::os::Environment("HEED_CPU_TARGET");
+  if (!forced.empty()) text += Format("  HEED_CPU_TARGET forces %s\n", forced.c_str());
+  text += "\nkernel rows\n";
+  for (const core::KernelRow& row : core::KernelRows()) text += Format("  %s\n", row.id);
+  return text;
+}
+
+std::string Quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      quoted += Format("\\%c", c);
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      quoted += Format("\\u%04x", c);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "\"";
+}
+
+// {"name": ..., "available": ..., "reason": ...}; the reason only when there is one.
+std::string AvailabilityJson(const char* name, const std::string& why_not) {
+  std::string json = Format("{\"name\": %s, \"available\": %s", Quoted(name).c_str(),
+                            why_not.empty() ? "true" : "false");
+  if (!why_not.empty()) json += ", \"reason\": " + Quoted(why_not);
+  return json + "}";
+}
+
+std::string RowJson(const core::KernelRow& row) {
+  return Format(
+      "{\"id\": %s, \"backend\": \"%s\", \"target\": \"%s\", \"op\": \"%s\", \"dtype\": \"%s\", "
+      "\"tile_q_rows\": %d, \"tile_kv_rows\": %d}",
+      Quoted(row.id).c_str(), core::BackendName(row.backend), core::CpuTargetName(row.cpu_target),
+      core::OpName(row.op), core::DTypeName(row.dtype), row.tile_q_rows, row.tile_kv_rows);
+}
+
+std::string InfoJson() {
+  std::string backends;
+  for (const BackendInfo& backend : kBackends) {
+    if (!backends.empty()) backends += ", ";
+    backends +=
+        AvailabilityJson(backend.name, backend.why_unavailable ? backend.why_unavailable : "");
+  }
+  std::string targets;
+  for (int index = 1; index < core::kNumCpuTargets; ++index) {
+    const auto target = static_cast<CpuTarget>(index);
+    if (!targets.empty()) targets += ", ";
+    targets += AvailabilityJson(core::CpuTargetName(target), core::os::WhyNoCpuTarget(target));
+  }
+  std::string rows;
+  for (const core::KernelRow& row : core::KernelRows()) {
+    if (!rows.empty()) rows += ", ";
+    rows += RowJson(row);
+  }
+  const std::string forced = core::os::Environment("HEED_CPU_TARGET");
+  std::string json = Format("{\"version\": %s, \"backends\": [", Quoted(heed_version()).c_str());
+  json += backends + "], \"cpu\": {\"model\": " + Quoted(core::os::CpuModelName());
+  json += Format(", \"usable_cores\": %d, \"forced_target\": ", core::os::NumUsableCores());
+  json += (forced.empty() ? "null" : Quoted(forced)) + ", \"targets\": [" + targets;
+  return json + "]}, \"kernels\": [" + rows + "]}";
+}
+
+Status Info(heed_info_format_t format, const TextBuffer& buffer) {
+  HEED_RETURN_IF_ERROR(core::CheckEnum("format", core::RawValue(format), HEED_INFO_JSON));
+  HEED_RETURN_IF_ERROR(CheckTextBuffer(buffer));
+  WriteText(format == HEED_INFO_JSON ? InfoJson() : InfoText(), buffer);
+  return {};
+}
+
+}  // namespace
+}  // namespace heed::api
+
+extern "C" heed_status_t heed_info(heed_info_format_t format, char* text, size_t capacity_bytes,
+                                   size_t* needed_bytes) {
+  return heed::api::AtBoundary([&] {
+    return heed::api::Info(format, {text, capacity_bytes, needed_bytes});
+  });
+}

@@ -1,0 +1,188 @@
+#include "core/choose_row.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstring>
+#include <optional>
+
+#include "core/build/exec.h"
+
+namespace heed::core {
+namespace {
+
+// Stages of the filter in order: a row that fails later is nearer to the request.
+enum class Stage { kBackend, kDType, kHeadDim, kTarget, kForcedTarget, kForcedKernel };
+
+struct Objection {
+  Stage stage;
+  std::string reason;
+};
+
+bool TakesDType(const KernelRow& row, DType dtype) {
+  return row.dtype == DType::kInvalid || row.dtype == dtype;
+}
+
+bool RunsHere(const KernelRow& row, const DeviceFacts& facts) {
+  return row.cpu_target == CpuTarget::kNone ||
+         facts.has_cpu_target[static_cast<std::size_t>(row.cpu_target)];
+}
+
+std::string WhyNoTarget(CpuTarget target, const DeviceFacts& facts) {
+  const char* why = facts.why_no_cpu_target[static_cast<std::size_t>(target)];
+  return why != nullptr ? why : Format("this machine lacks %s", CpuTargetName(target));
+}
+
+std::optional<Objection> ObjectionTo(const KernelRow& row, const RowRequest& request,
+                                     const DeviceFacts& facts) {
+  if (row.backend != BackendFromAbi(request.exec.backend)) {
+    return Objection{Stage::kBackend,
+                     Format("runs when exec.backend is %s", BackendName(row.backend))};
+  }
+  if (!TakesDType(row, request.dtype)) {
+    return Objection{Stage::kDType, Format("takes %s", DTypeName(row.dtype))};
+  }
+  if (request.head_dim > row.max_head_dim) {
+    return Objection{Stage::kHeadDim, Format("head dim %" PRId64 " is above its %" PRId64,
+                                             request.head_dim, row.max_head_dim)};
+  }
+  if (!RunsHere(row, facts)) {
+    return Objection{Stage::kTarget, WhyNoTarget(row.cpu_target, facts)};
+  }
+  if (facts.forced_cpu_target != CpuTarget::kNone && row.cpu_target != CpuTarget::kNone &&
+      row.cpu_target != facts.forced_cpu_target) {
+    return Objection{Stage::kForcedTarget,
+                     Format("HEED_CPU_TARGET forces %s", CpuTargetName(facts.forced_cpu_target))};
+  }
+  if (request.exec.forced_kernel != nullptr &&
+      std::strcmp(request.exec.forced_kernel, row.id) != 0) {
+    return Objection{Stage::kForcedKernel, "another kernel is forced"};
+  }
+  return std::nullopt;
+}
+
+bool IsSlowerSubstitute(const KernelRow& chosen, const RowRequest& request,
+                        const DeviceFacts& facts) {
+  for (const KernelRow& row : KernelRows()) {
+    if (row.op == chosen.op && row.backend == chosen.backend && row.rank > chosen.rank &&
+        TakesDType(row, request.dtype) && RunsHere(row, facts)) {
+      return true;
+    }
+  }
+  if (chosen.cpu_target != CpuTarget::kGeneric) return false;
+  const auto better = facts.has_cpu_target.begin() + static_cast<int>(CpuTarget::kGeneric) + 1;
+  return std::any_of(better, facts.has_cpu_target.end(), [](bool has) { return has; });
+}
+
+struct Candidate {
+  const KernelRow* row;
+  Objection objection;
+};
+
+// For an operation without rows: those of other operations that would run this dtype here.
+std::vector<Candidate> RowsOfOtherOps(const RowRequest& request, const DeviceFacts& facts) {
+  std::vector<Candidate> rows;
+  for (const KernelRow& row : KernelRows()) {
+    if (ObjectionTo(row, request, facts)) continue;
+    rows.push_back({&row, {Stage::kBackend, Format("runs %s", OpName(row.op))}});
+  }
+  return rows;
+}
+
+// The rows that came closest, with what spoke against each.
+Status NothingFits(const RowRequest& request, std::vector<Candidate> rejected) {
+  constexpr std::size_t kNearestRows = 3;
+  std::stable_sort(rejected.begin(), rejected.end(), [](const Candidate& a, const Candidate& b) {
+    return a.objection.stage > b.objection.stage;
+  });
+  std::string text = "no kernel row for " + RequestText(request);
+  if (!rejected.empty()) text += "; nearest: ";
+  for (std::size_t index = 0; index < std::min(kNearestRows, rejected.size()); ++index) {
+    if (index > 0) text += ", ";
+    text += Format("%s (%s)", rejected[index].row->id, rejected[index].objection.reason.c_str());
+  }
+  return Unsupported(std::move(text));
+}
+
+// Backends without rows in this build, and a forced target that this machine lacks.
+Status CheckAvailable(const RowRequest& request, const DeviceFacts& facts) {
+  const Backend backend = BackendFromAbi(request.exec.backend);
+  if (backend == Backend::kCuda || backend == Backend::kWebgpu) {
+    return {HEED_UNAVAILABLE, Format("the %s backend is not part of this build",
+                                     backend == Backend::kCuda ? "CUDA" : "WebGPU")};
+  }
+  const CpuTarget forced = facts.forced_cpu_target;
+  if (backend == Backend::kCpu && forced != CpuTarget::kNone &&
+      !facts.has_cpu_target[static_cast<std::size_t>(forced)]) {
+    return {HEED_UNAVAILABLE, Format("HEED_CPU_TARGET = %s: %s", CpuTargetName(forced),
+                                     WhyNoTarget(forced, facts).c_str())};
+  }
+  return {};
+}
+
+// A kernel forced by id either runs or says itself why not.
+Status CheckForcedKernel(const RowRequest& request, const DeviceFacts& facts) {
+  const char* id = request.exec.forced_kernel;
+  if (id == nullptr) return {};
+  const KernelRow* row = nullptr;
+  HEED_RETURN_IF_ERROR(FindKernel("forced kernel", id, &row));
+  if (row->op != request.op) {
+    return InvalidArgument(Format("forced kernel = %s: is a row of %s, not of %s", id,
+                                  OpName(row->op), OpName(request.op)));
+  }
+  const std::optional<Objection> objection = ObjectionTo(*row, request, facts);
+  if (!objection) return {};
+  const heed_status_t code =
+      objection->stage == Stage::kTarget ? HEED_UNAVAILABLE : HEED_UNSUPPORTED;
+  return {code, Format("forced kernel = %s: cannot run %s: %s", id, RequestText(request).c_str(),
+                       objection->reason.c_str())};
+}
+
+}  // namespace
+
+std::string RequestText(const RowRequest& request) {
+  std::string text = Format("%s on backend %s", OpName(request.op),
+                            BackendName(BackendFromAbi(request.exec.backend)));
+  if (request.dtype != DType::kInvalid) text += Format(", %s", DTypeName(request.dtype));
+  if (request.head_dim > 0) text += Format(", head dim %" PRId64, request.head_dim);
+  return text;
+}
+
+Status ChooseRow(const RowRequest& request, const DeviceFacts& facts, Plan* plan,
+                 std::vector<Rejection>* rejections) {
+  HEED_RETURN_IF_ERROR(CheckAvailable(request, facts));
+  HEED_RETURN_IF_ERROR(CheckForcedKernel(request, facts));
+  const KernelRow* best = nullptr;
+  for (const KernelRow& row : KernelRows()) {
+    if (row.op != request.op || ObjectionTo(row, request, facts)) continue;
+    if (best == nullptr || row.rank > best->rank) best = &row;
+  }
+
+  std::vector<Candidate> rejected;
+  if (best == nullptr || rejections != nullptr) {
+    for (const KernelRow& row : KernelRows()) {
+      if (row.op != request.op || &row == best) continue;
+      std::optional<Objection> objection = ObjectionTo(row, request, facts);
+      const Objection outranked = {Stage::kForcedKernel, "ranks below the chosen row"};
+      rejected.push_back({&row, objection ? std::move(*objection) : outranked});
+    }
+  }
+  if (rejections != nullptr) {
+    rejections->clear();
+    for (const Candidate& candidate : rejected) {
+      rejections->push_back({candidate.row, candidate.objection.reason});
+    }
+  }
+  if (best == nullptr) {
+    if (rejected.empty()) rejected = RowsOfOtherOps(request, facts);
+    return NothingFits(request, std::move(rejected));
+  }
+  plan->row = best;
+  plan->is_slower_substitute = IsSlowerSubstitute(*best, request, facts);
+  if (plan->is_slower_substitute && request.exec.forbid_slower) {
+    return Unsupported(Format("exec.forbid_slower: %s is a slower substitute for %s", best->id,
+                              RequestText(request).c_str()));
+  }
+  return {};
+}
+
+}  // namespace heed::core

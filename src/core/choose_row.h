@@ -1,0 +1,27 @@
+// The part of planning that all operations share: which row runs a request, and why not the others.
+#ifndef HEED_CORE_CHOOSE_ROW_H_
+#define HEED_CORE_CHOOSE_ROW_H_
+
+#include "core/plan.h"
+
+namespace heed::core {
+
+// What the choice of a row depends on.
+struct RowRequest {
+  Op op;
+  DType dtype;
+  std::int64_t head_dim;  // the larger of D and Dv; 0 = the operation has none
+  const ExecOptions& exec;
+};
+
+// Fills plan->row and plan->is_slower_substitute. rejections (may be null) gets one entry for every
+// other row of the operation, in registry order.
+Status ChooseRow(const RowRequest& request, const DeviceFacts& facts, Plan* plan,
+                 std::vector<Rejection>* rejections);
+
+// "forward on backend cpu, f32, head dim 64".
+std::string RequestText(const RowRequest& request);
+
+}  // namespace heed::core
+
+#endif  // HEED_CORE_CHOOSE_ROW_H_

@@ -1,0 +1,140 @@
+// Which CPU targets run here. On x86 the CPU must have the instructions and the operating system
+// must save the wider registers (XCR0); either alone is not enough.
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "core/os/os.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace heed::core::os {
+namespace {
+
+#if defined(__x86_64__)
+
+struct CpuidWords {
+  std::uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
+};
+
+CpuidWords Cpuid(std::uint32_t leaf, std::uint32_t subleaf) {
+  CpuidWords words;
+  __get_cpuid_count(leaf, subleaf, &words.eax, &words.ebx, &words.ecx, &words.edx);
+  return words;
+}
+
+// State the operating system saves: bits 1-2 SSE and AVX, bits 5-7 the AVX-512 registers.
+std::uint64_t EnabledState() {
+  constexpr std::uint32_t kOsXsaveBit = 27;
+  if ((Cpuid(1, 0).ecx >> kOsXsaveBit & 1u) == 0) return 0;
+  std::uint32_t low = 0;
+  std::uint32_t high = 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return static_cast<std::uint64_t>(high) << 32 | low;
+}
+
+enum Register : std::uint8_t { kLeaf1Ecx, kLeaf7Ebx, kLeaf7Sub1Eax };
+
+struct Feature {
+  const char* why_not;
+  Register where;
+  std::uint8_t bit;
+  CpuTarget first_target;  // this target and all above need it
+};
+
+// The instruction sets that the sources of each target are compiled for.
+constexpr std::array<Feature, 8> kFeatures = {{
+    {"this CPU has no fma", kLeaf1Ecx, 12, CpuTarget::kAvx2},
+    {"this CPU has no f16c", kLeaf1Ecx, 29, CpuTarget::kAvx2},
+    {"this CPU has no avx2", kLeaf7Ebx, 5, CpuTarget::kAvx2},
+    {"this CPU has no avx512f", kLeaf7Ebx, 16, CpuTarget::kAvx512},
+    {"this CPU has no avx512dq", kLeaf7Ebx, 17, CpuTarget::kAvx512},
+    {"this CPU has no avx512bw", kLeaf7Ebx, 30, CpuTarget::kAvx512},
+    {"this CPU has no avx512vl", kLeaf7Ebx, 31, CpuTarget::kAvx512},
+    {"this CPU has no avx512_bf16", kLeaf7Sub1Eax, 5, CpuTarget::kAvx512Bf16},
+}};
+
+// Null when the target runs here.
+const char* DetectWhyNot(CpuTarget target) {
+  const std::array<std::uint32_t, 3> words = {Cpuid(1, 0).ecx, Cpuid(7, 0).ebx, Cpuid(7, 1).eax};
+  for (const Feature& feature : kFeatures) {
+    if (target >= feature.first_target && (words[feature.where] >> feature.bit & 1u) == 0) {
+      return feature.why_not;
+    }
+  }
+  constexpr std::uint64_t kAvxState = 0x06;
+  constexpr std::uint64_t kAvx512State = 0xE6;
+  const std::uint64_t state = EnabledState();
+  if (target >= CpuTarget::kAvx2 && (state & kAvxState) != kAvxState) {
+    return "the operating system does not enable the AVX registers";
+  }
+  if (target >= CpuTarget::kAvx512 && (state & kAvx512State) != kAvx512State) {
+    return "the operating system does not enable the AVX-512 registers";
+  }
+  return nullptr;
+}
+
+std::string BrandString() {
+  constexpr std::uint32_t kFirstLeaf = 0x80000002;
+  if (__get_cpuid_max(0x80000000, nullptr) < kFirstLeaf + 2) return {};
+  std::array<char, 49> text = {};
+  for (std::uint32_t part = 0; part < 3; ++part) {
+    const CpuidWords words = Cpuid(kFirstLeaf + part, 0);
+    std::memcpy(text.data() + part * sizeof(words), &words, sizeof(words));
+  }
+  const std::string brand = text.data();
+  const std::size_t first = brand.find_first_not_of(' ');
+  if (first == std::string::npos) return {};
+  return brand.substr(first, brand.find_last_not_of(' ') - first + 1);
+}
+
+#else
+
+const char* DetectWhyNot(CpuTarget target) {
+  return target > CpuTarget::kGeneric ? "this CPU is not an x86-64" : nullptr;
+}
+
+// The model line of Linux's /proc/cpuinfo, where the architecture has one.
+std::string BrandString() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) != 0 && line.rfind("Model", 0) != 0) continue;
+    const std::size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return {};
+}
+
+#endif
+
+const char* WhyNot(CpuTarget target) {
+  static const std::array<const char*, kNumCpuTargets> reasons = [] {
+    std::array<const char*, kNumCpuTargets> found = {};
+    for (int index = 0; index < kNumCpuTargets; ++index) {
+      found[static_cast<std::size_t>(index)] = DetectWhyNot(static_cast<CpuTarget>(index));
+    }
+    found[0] = "not a target";
+    return found;
+  }();
+  return reasons[static_cast<std::size_t>(target)];
+}
+
+}  // namespace
+
+bool HasCpuTarget(CpuTarget target) { return WhyNot(target) == nullptr; }
+
+std::string WhyNoCpuTarget(CpuTarget target) {
+  const char* reason = WhyNot(target);
+  return reason == nullptr ? std::string() : std::string(reason);
+}
+
+std::string CpuModelName() {
+  const std::string brand = BrandString();
+  return brand.empty() ? "unknown CPU" : brand;
+}
+
+}  // namespace heed::core::os

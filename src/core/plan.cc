@@ -1,0 +1,86 @@
+#include "core/plan.h"
+
+#include <algorithm>
+#include <cinttypes>
+
+#include "core/checked_call.h"
+#include "core/choose_row.h"
+#include "device/prelude.h"
+
+namespace heed::core {
+namespace {
+
+// One task is one q tile of the query rows that share a KV head of a sequence.
+std::int64_t NumForwardTasks(const ForwardProblem& problem, const KernelRow& row) {
+  std::int64_t tiles = 0;
+  for (std::int64_t batch = 0; batch < problem.shape.batch; ++batch) {
+    const std::int64_t rows = problem.SequenceAt(batch).q_slots * problem.shape.group;
+    tiles += device::CeilDiv<std::int64_t>(rows, row.tile_q_rows);
+  }
+  return tiles * problem.shape.num_kv_heads;
+}
+
+Status PlanCpuForward(const ForwardProblem& problem, const DeviceFacts& facts, Plan* plan) {
+  plan->num_tasks = NumForwardTasks(problem, *plan->row);
+  const std::int64_t threads =
+      problem.exec.num_threads > 0 ? problem.exec.num_threads : facts.num_cores;
+  plan->num_workers = static_cast<std::int32_t>(
+      std::clamp<std::int64_t>(plan->num_tasks, 1, std::max<std::int64_t>(threads, 1)));
+  if (facts.cpu_forward_scratch == nullptr || plan->num_tasks == 0) return {};
+  const std::size_t worker_bytes = facts.cpu_forward_scratch(*plan->row, problem);
+  if (__builtin_mul_overflow(worker_bytes, static_cast<std::size_t>(plan->num_workers),
+                             &plan->workspace_bytes)) {
+    return Unsupported(Format("the workspace of %d workers overflows 64 bits", plan->num_workers));
+  }
+  return {};
+}
+
+// Rows that run as one task on the calling thread, without scratch.
+Status PlanSingleTask(const RowRequest& request, const DeviceFacts& facts, Plan* plan,
+                      std::vector<Rejection>* rejections) {
+  *plan = Plan{};
+  HEED_RETURN_IF_ERROR(ChooseRow(request, facts, plan, rejections));
+  plan->num_tasks = 1;
+  return {};
+}
+
+}  // namespace
+
+Status PlanForward(const ForwardProblem& problem, const DeviceFacts& facts, Plan* plan,
+                   std::vector<Rejection>* rejections) {
+  *plan = Plan{};
+  const std::int64_t head_dim = std::max(problem.shape.head_dim, problem.shape.head_dim_v);
+  const RowRequest request = {Op::kForward, problem.dtype(), head_dim, problem.exec};
+  HEED_RETURN_IF_ERROR(ChooseRow(request, facts, plan, rejections));
+  if (plan->row->backend == Backend::kCpu) return PlanCpuForward(problem, facts, plan);
+  plan->num_tasks = 1;
+  return {};
+}
+
+Status PlanBackward(const BackwardProblem& problem, const DeviceFacts& facts, Plan* plan,
+                    std::vector<Rejection>* rejections) {
+  const Shape& shape = problem.forward.shape;
+  const RowRequest request = {Op::kBackward, problem.forward.dtype(),
+                              std::max(shape.head_dim, shape.head_dim_v), problem.forward.exec};
+  return PlanSingleTask(request, facts, plan, rejections);
+}
+
+Status PlanCombine(const CombineProblem& problem, const DeviceFacts& facts, Plan* plan,
+                   std::vector<Rejection>* rejections) {
+  const RowRequest request = {Op::kCombine, problem.o.dtype, problem.head_dim_v, problem.exec};
+  return PlanSingleTask(request, facts, plan, rejections);
+}
+
+Status PlanDropoutMask(const DropoutMaskProblem& problem, const DeviceFacts& facts, Plan* plan,
+                       std::vector<Rejection>* rejections) {
+  const RowRequest request = {Op::kDropoutMask, problem.mask.dtype, 0, problem.exec};
+  return PlanSingleTask(request, facts, plan, rejections);
+}
+
+Status PlanCheckedCall(const CheckedCall& call, const DeviceFacts& facts, Plan* plan,
+                       std::vector<Rejection>* rejections) {
+  const RowRequest request = {call.op, call.dtype, call.head_dim, call.exec};
+  return PlanSingleTask(request, facts, plan, rejections);
+}
+
+}  // namespace heed::core

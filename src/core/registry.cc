@@ -1,0 +1,41 @@
+#include "core/registry.h"
+
+#include <array>
+
+namespace heed::core {
+namespace {
+
+constexpr KernelRow kRows[] = {
+#define HEED_KERNEL(id, backend, cpu_target, op, dtype, max_head_dim, tile_q, tile_kv, rank) \
+  {id,                                                                                       \
+   Backend::k##backend,                                                                      \
+   CpuTarget::k##cpu_target,                                                                 \
+   Op::k##op,                                                                                \
+   DType::k##dtype,                                                                          \
+   max_head_dim,                                                                             \
+   tile_q,                                                                                   \
+   tile_kv,                                                                                  \
+   rank},
+#include "core/kernels.inc"
+#undef HEED_KERNEL
+};
+
+constexpr std::array<const char*, 4> kBackendNames = {"cpu", "cuda", "webgpu", "reference"};
+constexpr std::array<const char*, 6> kOpNames = {"forward", "backward",    "decode",
+                                                 "combine", "quantize_kv", "dropout_mask"};
+constexpr std::array<const char*, kNumCpuTargets> kCpuTargetNames = {"none", "generic", "avx2",
+                                                                     "avx512", "avx512bf16"};
+
+}  // namespace
+
+const char* BackendName(Backend backend) {
+  return kBackendNames[static_cast<std::size_t>(backend)];
+}
+const char* OpName(Op op) { return kOpNames[static_cast<std::size_t>(op)]; }
+const char* CpuTargetName(CpuTarget target) {
+  return kCpuTargetNames[static_cast<std::size_t>(target)];
+}
+
+std::span<const KernelRow> KernelRows() { return kRows; }
+
+}  // namespace heed::core
