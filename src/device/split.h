@@ -21,11 +21,9 @@ HEED_DEVICE KeyRange SplitKeys(KeyRange range, i64 block_keys, i64 num_splits, i
   const i64 part_first = first_block + split * base + Min(split, longer);
   const i64 part_blocks = base + (split < longer ? 1 : 0);
   if (part_blocks == 0) return KeyRange{range.end, range.end};
-  const i64 begin = part_first * block_keys;
-  // The last block may be ragged; block ends past the range are not formed, they could overflow.
-  const bool reaches_end = range.end - begin <= part_blocks * block_keys;
-  return KeyRange{Max(begin, range.begin),
-                  reaches_end ? range.end : begin + part_blocks * block_keys};
+  const bool is_last = part_first + part_blocks == first_block + num_blocks;
+  return KeyRange{Max(part_first * block_keys, range.begin),
+                  is_last ? range.end : (part_first + part_blocks) * block_keys};
 }
 
 // Parts for kv_len keys such that no part has more than max_part_keys; at least 1.
