@@ -10,12 +10,11 @@
 namespace heed::core {
 namespace {
 
-// One task is one q tile of the query rows that share a KV head of a sequence.
+// One task is one query tile of the rows that share a KV head of a sequence.
 std::int64_t NumForwardTasks(const ForwardProblem& problem, const KernelRow& row) {
   std::int64_t tiles = 0;
   for (std::int64_t batch = 0; batch < problem.shape.batch; ++batch) {
-    const std::int64_t rows = problem.SequenceAt(batch).q_slots * problem.shape.group;
-    tiles += device::CeilDiv<std::int64_t>(rows, row.tile_q_rows);
+    tiles += NumQueryTiles(problem.SequenceAt(batch), problem.shape.group, row.tile_q_rows);
   }
   return tiles * problem.shape.num_kv_heads;
 }
@@ -45,6 +44,11 @@ Status PlanSingleTask(const RowRequest& request, const DeviceFacts& facts, Plan*
 }
 
 }  // namespace
+
+std::int64_t NumQueryTiles(const Sequence& sequence, std::int64_t group, std::int64_t tile_q_rows) {
+  if (sequence.q_slots == 0) return 0;
+  return std::max<std::int64_t>(1, device::CeilDiv(sequence.q_len * group, tile_q_rows));
+}
 
 Status PlanForward(const ForwardProblem& problem, const DeviceFacts& facts, Plan* plan,
                    std::vector<Rejection>* rejections) {

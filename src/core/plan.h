@@ -41,6 +41,10 @@ struct Rejection {
   std::string reason;
 };
 
+// Query tiles of a sequence for one KV head, whose `group` query heads share the tile's rows. A
+// sequence whose rows take no part (q_len = 0) but must be written still has one.
+std::int64_t NumQueryTiles(const Sequence& sequence, std::int64_t group, std::int64_t tile_q_rows);
+
 // Each Plan... function: HEED_UNSUPPORTED with the nearest rows when none fits; HEED_UNAVAILABLE
 // when a forced target or backend cannot run here. rejections may be null.
 //
