@@ -33,7 +33,6 @@ extern "C" {
 #endif
 
 /* ---- Status ------------------------------------------------------------------------------- */
-
 typedef enum heed_status {
   HEED_OK = 0,
   HEED_INVALID_ARGUMENT = 1, /* no device could run this call */
@@ -55,7 +54,6 @@ HEED_API const char* heed_status_name(heed_status_t status);
 HEED_API const char* heed_version(void);
 
 /* ---- Tensors ------------------------------------------------------------------------------ */
-
 /* Same values as DLDeviceType. */
 typedef enum heed_device_type {
   HEED_DEVICE_CPU = 1,
@@ -89,9 +87,11 @@ typedef struct heed_dtype {
 } heed_dtype_t;
 
 /* Same layout as DLTensor. strides are in elements; NULL = compact row-major. byte_offset is added
- * to data. Any strides are accepted as long as the last dimension of q, k, v, o and of their
- * gradients is contiguous; inputs may be broadcast by stride 0. The struct and the arrays it points
- * to are read during the call only. */
+ * to data, which must be aligned to the element size. Any strides that are not negative are
+ * accepted as long as the last dimension of q, k, v, o and of their gradients is contiguous; inputs
+ * may be broadcast by stride 0. Outputs must not overlap themselves, inputs or each other; slices
+ * of one interleaved buffer are fine. All tensors of a call live on one device. The struct and the
+ * arrays it points to are read during the call only. */
 typedef struct heed_tensor {
   void* data;
   heed_device_t device;
@@ -103,7 +103,6 @@ typedef struct heed_tensor {
 } heed_tensor_t;
 
 /* ---- What attention computes -------------------------------------------------------------- */
-
 typedef enum heed_causal { HEED_CAUSAL_OFF = 0, HEED_CAUSAL_ON = 1 } heed_causal_t;
 
 /* Where query i stands among the keys: at position i + shift, used by causal, window and ALiBi. */
@@ -121,11 +120,12 @@ typedef struct heed_score_args {
   double softcap;       /* 0 = off, else > 0 */
   heed_causal_t causal; /* on: key j is visible to query i only if j <= i + shift */
   heed_alignment_t alignment;
-  int64_t window_left;               /* inclusive: j >= i + shift - window_left; -1 = unlimited */
-  int64_t window_right;              /* inclusive: j <= i + shift + window_right; -1 = unlimited */
+  int64_t window_left;  /* inclusive: j >= i + shift - window_left; -1 = unlimited */
+  int64_t window_right; /* inclusive: j <= i + shift + window_right; -1 = unlimited; 0 if causal */
   const heed_tensor_t* alibi_slopes; /* fp32 [Hq] or [B,Hq]: adds -slope * |i + shift - j| */
-  const heed_tensor_t* bias;  /* fp32 or q's dtype, broadcastable to [B,Hq,Sq,Skv]; with varlen the
-                                 last two axes are indexed within the sequence */
+  const heed_tensor_t* bias;  /* fp32 or q's dtype, broadcastable to [B,Hq,Sq,Skv] (leading axes may
+                                 be missing); packed or paged rows are indexed within the sequence,
+                                 whose axis must reach the longest one */
   const heed_tensor_t* mask;  /* bool or uint8, shaped as bias; non-zero = attend */
   const heed_tensor_t* sinks; /* fp32 [Hq]: one extra logit per head, with no value row */
   double dropout_p;           /* in [0, 1); rounded to a multiple of 1/65536 */
@@ -134,7 +134,6 @@ typedef struct heed_score_args {
   const heed_tensor_t* dropout_rng; /* uint64 or int64 [2] = {seed, offset} on q's device, read when
                                        the kernel runs; then dropout_seed = dropout_offset = 0 */
 } heed_score_args_t;
-
 #define HEED_SCORE_ARGS_INIT                                                                      \
   {                                                                                               \
     sizeof(heed_score_args_t), NULL, 0.0, HEED_CAUSAL_OFF, HEED_ALIGN_BOTTOM_RIGHT, -1, -1, NULL, \
@@ -153,10 +152,9 @@ typedef struct heed_varlen_args {
   const heed_tensor_t* cu_seqlens_kv; /* int32 [B+1], non-decreasing */
   const heed_tensor_t* seqused_q;     /* int32 [B] */
   const heed_tensor_t* seqused_kv;    /* int32 [B] */
-  int64_t max_seqlen_q;               /* 0 = derive (CPU only) */
-  int64_t max_seqlen_kv;              /* 0 = derive (CPU only) */
+  int64_t max_seqlen_q;               /* at least the longest sequence; 0 = derive (CPU only) */
+  int64_t max_seqlen_kv;              /* likewise */
 } heed_varlen_args_t;
-
 #define HEED_VARLEN_ARGS_INIT \
   { sizeof(heed_varlen_args_t), NULL, NULL, NULL, NULL, 0, 0 }
 
@@ -167,12 +165,10 @@ typedef struct heed_paging_args {
   size_t struct_size;
   const heed_tensor_t* block_table; /* int32 [B, max_pages], required */
 } heed_paging_args_t;
-
 #define HEED_PAGING_ARGS_INIT \
   { sizeof(heed_paging_args_t), NULL }
 
 /* ---- How a call runs ---------------------------------------------------------------------- */
-
 typedef enum heed_backend {
   HEED_BACKEND_AUTO = 0, /* by the device of q */
   HEED_BACKEND_CPU = 1,
@@ -205,16 +201,16 @@ typedef struct heed_exec_args {
   heed_toggle_t deterministic; /* dq bitwise reproducible too (o, lse, dk, dv always are) */
   heed_toggle_t fixed_split;   /* a row's result does not depend on what else is in the batch */
   heed_toggle_t forbid_slower; /* refuse a slower substitute row instead of running it */
-  const char* kernel;          /* run exactly this kernel id; NULL = the planner chooses */
-  void* stream;    /* CUDA: cudaStream_t / CUstream. CPU: must be NULL, calls are synchronous */
-  void* workspace; /* NULL = the library allocates; contents undefined on entry */
+  const char* kernel; /* run exactly this kernel id; NULL = HEED_FORCE_KERNEL, else the planner */
+  void* stream;       /* CUDA: cudaStream_t / CUstream. CPU: must be NULL, calls are synchronous */
+  void* workspace;    /* NULL = the library allocates; aligned to 64 bytes (CPU) or 256 (GPU);
+                         contents undefined on entry */
   size_t workspace_bytes; /* at least heed_plan_info.workspace_bytes when workspace is given */
   const heed_allocator_t* allocator; /* used when workspace is NULL */
   int32_t num_threads;               /* CPU workers; 0 = one per usable core (HEED_NUM_THREADS) */
   heed_parallel_for_t parallel_for;  /* CPU: run workers on the caller's pool; NULL = own pool */
   void* parallel_for_context;
 } heed_exec_args_t;
-
 #define HEED_EXEC_ARGS_INIT                                                                      \
   {                                                                                              \
     sizeof(heed_exec_args_t), HEED_BACKEND_AUTO, HEED_OFF, HEED_OFF, HEED_OFF, NULL, NULL, NULL, \
@@ -222,7 +218,6 @@ typedef struct heed_exec_args {
   }
 
 /* ---- Forward ------------------------------------------------------------------------------ */
-
 /* Shapes: q [B,Sq,Hq,D] or packed [total_q,Hq,D]; k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv], packed
  *   [total_kv,Hkv,D], or paged pools; o as q with Dv; lse fp32 [B,Hq,Sq], packed [Hq,total_q].
  * Requires: q, k, v, o share one fp dtype and one device; Hkv divides Hq; 1 <= D, Dv.
@@ -240,14 +235,12 @@ typedef struct heed_forward_args {
   const heed_paging_args_t* paging;
   const heed_exec_args_t* exec;
 } heed_forward_args_t;
-
 #define HEED_FORWARD_ARGS_INIT \
   { sizeof(heed_forward_args_t), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
 
 HEED_API heed_status_t heed_forward(const heed_forward_args_t* args);
 
 /* ---- Backward ----------------------------------------------------------------------------- */
-
 /* Gradient of the forward call described by `forward`, whose o and lse are inputs here.
  * Shapes: d_o as o; d_lse as lse; dq, dk, dv as q, k, v (packed rows outside every sequence are set
  * to 0); d_bias as bias, reduced over its stride-0 and size-1 axes; d_sinks fp32 [Hq]. Errors:
@@ -264,14 +257,12 @@ typedef struct heed_backward_args {
   const heed_tensor_t* d_sinks; /* output, fp32 [Hq] */
   const heed_exec_args_t* exec;
 } heed_backward_args_t;
-
 #define HEED_BACKWARD_ARGS_INIT \
   { sizeof(heed_backward_args_t), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
 
 HEED_API heed_status_t heed_backward(const heed_backward_args_t* args);
 
 /* ---- Decode with a KV cache --------------------------------------------------------------- */
-
 typedef enum heed_rotary_layout {
   HEED_ROTARY_INTERLEAVED = 0, /* pairs (2i, 2i+1) */
   HEED_ROTARY_HALF_SPLIT = 1   /* pairs (i, i + rot/2) */
@@ -300,7 +291,6 @@ typedef struct heed_kv_quant_args {
   const heed_tensor_t* k_scales;
   const heed_tensor_t* v_scales;
 } heed_kv_quant_args_t;
-
 #define HEED_KV_QUANT_ARGS_INIT \
   { sizeof(heed_kv_quant_args_t), HEED_KV_PLAIN, HEED_KV_LAYOUT_ROWS, NULL, NULL }
 
@@ -330,7 +320,6 @@ typedef struct heed_decode_args {
   const heed_paging_args_t* paging;
   const heed_exec_args_t* exec;
 } heed_decode_args_t;
-
 #define HEED_DECODE_ARGS_INIT                                                                     \
   {                                                                                               \
     sizeof(heed_decode_args_t), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
@@ -340,7 +329,6 @@ typedef struct heed_decode_args {
 HEED_API heed_status_t heed_decode(const heed_decode_args_t* args);
 
 /* ---- Combine ------------------------------------------------------------------------------ */
-
 /* Merges partial results of disjoint key sets, in index order.
  * Shapes: o_partial fp32 [P,B,Sq,Hq,Dv]; lse_partial fp32 [P,B,Hq,Sq] (sinks excluded); o fp
  *   [B,Sq,Hq,Dv]; lse fp32 [B,Hq,Sq]; sinks fp32 [Hq], added once. */
@@ -353,14 +341,12 @@ typedef struct heed_combine_args {
   const heed_tensor_t* lse;
   const heed_exec_args_t* exec;
 } heed_combine_args_t;
-
 #define HEED_COMBINE_ARGS_INIT \
   { sizeof(heed_combine_args_t), NULL, NULL, NULL, NULL, NULL, NULL }
 
 HEED_API heed_status_t heed_combine(const heed_combine_args_t* args);
 
 /* ---- Quantise a KV cache ------------------------------------------------------------------- */
-
 /* Shapes: source fp [B,S,Hkv,D]; payload uint8 [B,S,Hkv,bytes]; scales fp32 [B,S,Hkv,groups]. */
 typedef struct heed_quantize_kv_args {
   size_t struct_size;
@@ -371,14 +357,12 @@ typedef struct heed_quantize_kv_args {
   heed_kv_layout_t layout;
   const heed_exec_args_t* exec;
 } heed_quantize_kv_args_t;
-
 #define HEED_QUANTIZE_KV_ARGS_INIT \
   { sizeof(heed_quantize_kv_args_t), NULL, NULL, NULL, HEED_KV_INT8, HEED_KV_LAYOUT_ROWS, NULL }
 
 HEED_API heed_status_t heed_quantize_kv(const heed_quantize_kv_args_t* args);
 
 /* ---- Dropout mask --------------------------------------------------------------------------- */
-
 /* Writes the mask that forward and backward use: 1 = kept, 0 = dropped. A pure function of
  * (seed, offset, b, h, i, j), the same on every backend. Shape: uint8 or bool [B,Hq,Sq,Skv]. */
 typedef struct heed_dropout_mask_args {
@@ -389,14 +373,12 @@ typedef struct heed_dropout_mask_args {
   uint64_t dropout_offset;
   const heed_exec_args_t* exec;
 } heed_dropout_mask_args_t;
-
 #define HEED_DROPOUT_MASK_ARGS_INIT \
   { sizeof(heed_dropout_mask_args_t), NULL, 0.0, 0, 0, NULL }
 
 HEED_API heed_status_t heed_dropout_mask(const heed_dropout_mask_args_t* args);
 
 /* ---- Sessions: device-resident generation --------------------------------------------------- */
-
 typedef struct heed_session heed_session_t;
 
 typedef struct heed_session_config {
@@ -414,7 +396,6 @@ typedef struct heed_session_config {
   const heed_score_args_t* score;
   const heed_exec_args_t* exec;
 } heed_session_config_t;
-
 #define HEED_SESSION_CONFIG_INIT                                           \
   {                                                                        \
     sizeof(heed_session_config_t), {HEED_DEVICE_CPU, 0}, 0, 0, 0, 0, 0, 0, \
@@ -427,7 +408,6 @@ typedef struct heed_session_info {
   int64_t capacity_tokens;
   size_t device_bytes; /* memory the session holds */
 } heed_session_info_t;
-
 #define HEED_SESSION_INFO_INIT \
   { sizeof(heed_session_info_t), 0, 0, 0 }
 
@@ -447,7 +427,6 @@ HEED_API heed_status_t heed_session_truncate(heed_session_t* session, int64_t le
 HEED_API heed_status_t heed_session_query(heed_session_t* session, heed_session_info_t* info);
 
 /* ---- Plan, explain, prepare ------------------------------------------------------------------ */
-
 typedef enum heed_op {
   HEED_OP_FORWARD = 0,     /* args: heed_forward_args_t */
   HEED_OP_BACKWARD = 1,    /* args: heed_backward_args_t */
@@ -465,9 +444,10 @@ typedef struct heed_plan_info {
   int64_t num_tasks;      /* independent tasks of the launch */
   int64_t num_splits;     /* parts the keys of one row are split into */
   size_t workspace_bytes; /* scratch the call needs beyond its arguments */
+  /* On when a row for this dtype that this machine can run ranks higher but was excluded (head dim,
+   * HEED_CPU_TARGET, forced kernel), or a generic row runs on a machine with SIMD targets. */
   heed_toggle_t is_slower_substitute;
 } heed_plan_info_t;
-
 #define HEED_PLAN_INFO_INIT \
   { sizeof(heed_plan_info_t), {0}, 0, 0, 0, 0, 0, HEED_OFF }
 
@@ -486,18 +466,15 @@ HEED_API heed_status_t heed_explain(heed_op_t op, const void* args, char* text,
 HEED_API heed_status_t heed_prepare(heed_op_t op, const void* args);
 
 /* ---- Device errors, info --------------------------------------------------------------------- */
-
 typedef struct heed_device_errors {
   size_t struct_size;
   int64_t num_bad_lengths;       /* lengths or offsets that were clamped */
   int64_t num_bad_block_entries; /* block-table entries that were out of range */
 } heed_device_errors_t;
-
 #define HEED_DEVICE_ERRORS_INIT \
   { sizeof(heed_device_errors_t), 0, 0 }
 
-/* Reports and clears what kernels on this device flagged since the last call. Never synchronises.
- */
+/* Reports and clears what kernels on this device flagged since the last call, without a sync. */
 HEED_API heed_status_t heed_check_device_errors(heed_device_t device, heed_device_errors_t* errors);
 
 typedef enum heed_info_format { HEED_INFO_TEXT = 0, HEED_INFO_JSON = 1 } heed_info_format_t;
