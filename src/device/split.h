@@ -26,8 +26,8 @@ HEED_DEVICE KeyRange SplitKeys(KeyRange range, i64 block_keys, i64 num_splits, i
                   is_last ? range.end : (part_first + part_blocks) * block_keys};
 }
 
-// Parts for kv_len keys such that no part has more than max_part_keys; at least 1.
-// Requires: max_part_keys > 0.
+// Parts for the keys [0, kv_len) such that no part has more than max_part_keys; at least 1.
+// Requires: max_part_keys > 0, a multiple of the block.
 HEED_DEVICE i64 NumSplits(i64 kv_len, i64 max_part_keys) {
   return Max<i64>(1, CeilDiv(kv_len, max_part_keys));
 }

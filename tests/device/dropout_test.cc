@@ -121,6 +121,8 @@ TEST(DropoutNumber, AnswersOfTheSpecification) {
   EXPECT_EQ(DropoutNumber(0, 0, 0, 0, 8), 0xc58du);
   EXPECT_EQ(DropoutNumber(0, 0, 0, 8, 0), 0xac4cu);
   EXPECT_EQ(DropoutNumber(0, 0, 0, 8, 9), 0x9b00u);
+  EXPECT_EQ(DropoutNumber(kSeed, kOffset, 3, 100, 1000), 0x5012u);
+  EXPECT_EQ(DropoutNumber(kSeed, 0x500000007ULL, 70000, ~0u, ~0u), 0xbc7du);
 }
 
 TEST(DropoutNumber, EveryArgumentMatters) {

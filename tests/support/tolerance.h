@@ -135,7 +135,9 @@ inline ForwardTolerance ComputeForwardTolerance(const ForwardFacts& facts) {
                                          (facts.max_abs_lse + std::log(num_keys) + 1.0);
 
   const double typical_error =
-      WeightError(facts, std::sqrt(static_cast<double>(facts.head_dim)), std::sqrt(num_keys));
+      facts.rounding == RoundingModel::kWorstCase
+          ? weight_error
+          : WeightError(facts, std::sqrt(static_cast<double>(facts.head_dim)), std::sqrt(num_keys));
   tolerance.output_relative_frobenius = typical_error + ProbabilityRounding(facts) + storage;
   return tolerance;
 }
