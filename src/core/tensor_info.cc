@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <utility>
 
 namespace heed::core {
 namespace {
@@ -195,22 +196,25 @@ Status RequireContiguousRows(const TensorInfo& info) {
 Status RequireWritable(const TensorInfo& info) {
   // Axes from the innermost stride out: each must step over everything that the inner ones reach.
   std::array<std::size_t, kMaxRank> order = {0, 1, 2, 3, 4};
-  const auto end = order.begin() + info.rank;
-  std::sort(order.begin(), end, [&info](std::size_t a, std::size_t b) {
-    return info.stride_elems[a] < info.stride_elems[b];
-  });
+  for (std::size_t sorted = 1; sorted < static_cast<std::size_t>(info.rank); ++sorted) {
+    for (std::size_t at = sorted; at > 0; --at) {
+      if (info.stride_elems[order[at - 1]] <= info.stride_elems[order[at]]) break;
+      std::swap(order[at - 1], order[at]);
+    }
+  }
   if (info.empty()) return {};
   std::int64_t reach_elems = 1;
-  for (auto axis = order.begin(); axis != end; ++axis) {
-    if (info.shape[*axis] <= 1) continue;
-    if (info.stride_elems[*axis] < reach_elems) {
+  for (std::size_t index = 0; index < static_cast<std::size_t>(info.rank); ++index) {
+    const std::size_t axis = order[index];
+    if (info.shape[axis] <= 1) continue;
+    if (info.stride_elems[axis] < reach_elems) {
       return InvalidArgument(Format("%s.strides[%zu] = %" PRId64
                                     ": an output must not be broadcast or overlap itself (axis "
                                     "size %" PRId64 ", stride must be at least %" PRId64 ")",
-                                    info.name, *axis, info.stride_elems[*axis], info.shape[*axis],
+                                    info.name, axis, info.stride_elems[axis], info.shape[axis],
                                     reach_elems));
     }
-    reach_elems += (info.shape[*axis] - 1) * info.stride_elems[*axis];
+    reach_elems += (info.shape[axis] - 1) * info.stride_elems[axis];
   }
   return {};
 }
