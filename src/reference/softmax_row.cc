@@ -71,10 +71,17 @@ Matrix LoadKeyRows(const core::RowsView& view, const Head& head, std::int64_t he
 }  // namespace
 
 double Dot(const double* a, const double* b, std::int64_t num_elems) {
-  // Four sums, because one would wait for the adder's latency at every element.
-  double sums[4] = {0.0, 0.0, 0.0, 0.0};
-  for (std::int64_t d = 0; d < num_elems; ++d) sums[d % 4] += a[d] * b[d];
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  // Independent sums, because one would wait for the adder's latency at every element.
+  constexpr std::int64_t kSums = 8;
+  double sums[kSums] = {};
+  std::int64_t d = 0;
+  for (; d + kSums <= num_elems; d += kSums) {
+    for (std::int64_t n = 0; n < kSums; ++n) sums[n] += a[d + n] * b[d + n];
+  }
+  for (; d < num_elems; ++d) sums[0] += a[d] * b[d];
+  double total = 0.0;
+  for (const double sum : sums) total += sum;
+  return total;
 }
 
 Matrix LoadQueryRows(const core::RowsView& view, const Head& head, std::int64_t head_dim) {
