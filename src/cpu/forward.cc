@@ -1,0 +1,23 @@
+#include "cpu/forward.h"
+
+#include "cpu/forward_job.h"
+#include "cpu/forward_kernel.h"
+
+namespace heed::cpu {
+
+std::size_t ForwardWorkerBytes(const core::KernelRow& row, const core::ForwardProblem& problem) {
+  const ForwardKernel* kernel = FindForwardKernel(row.cpu_target, problem.dtype());
+  return kernel != nullptr ? WorkerBytes(*kernel, problem) : 0;
+}
+
+core::Status RunForward(const core::ForwardProblem& problem, const core::Plan& plan,
+                        void* workspace) {
+  const ForwardKernel* kernel = FindForwardKernel(plan.row->cpu_target, problem.dtype());
+  if (kernel == nullptr) {
+    return core::Internal(core::Format("%s is not part of this build", plan.row->id));
+  }
+  RunForwardKernel(*kernel, problem, plan.num_workers, workspace);
+  return {};
+}
+
+}  // namespace heed::cpu

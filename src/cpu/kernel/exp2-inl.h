@@ -1,0 +1,51 @@
+// 2^t and tanh, one value per lane.
+#ifndef HEED_CPU_KERNEL_EXP2_INL_H_
+#define HEED_CPU_KERNEL_EXP2_INL_H_
+
+#include "cpu/kernel/unroll-inl.h"
+
+namespace heed::cpu {
+
+// Minimax polynomial for 2^r on [-1/2, 1/2] (Remez, relative error, scaled so that 2^0 = 1): within
+// 1.7e-7 of 2^r, of which all but +-0.9e-7 is a common factor that softmax cancels.
+inline constexpr float kExp2Coefficients[] = {1.0f,          0.693146944f,   0.240221187f,
+                                              0.0555071272f, 0.00967554096f, 0.00132764713f};
+
+// 2^t for t <= 0 and the rounding error above it. Exactly 1 at 0, exactly 0 below
+// Isa::kFlushExponent (-inf included); NaN stays NaN.
+template <class Isa>
+HEED_ALWAYS_INLINE inline typename Isa::Vec Exp2(typename Isa::Vec t) {
+  const auto split = Isa::SplitExponent(Isa::Max(Isa::Set(Isa::kFlushExponent), t));
+  typename Isa::Vec p = Isa::Set(kExp2Coefficients[5]);
+  Unroll<5>([&](auto i) HEED_ALWAYS_INLINE {
+    p = Isa::Fma(p, split.fraction, Isa::Set(kExp2Coefficients[4 - i.value]));
+  });
+  return Isa::ScaleByExponent(p, split.exponent);
+}
+
+// tanh(y) / y = 1 + y^2 P(y^2) on |y| <= 0.625, relative error below 5e-9 before rounding.
+inline constexpr float kTanhSmallBound = 0.625f;
+inline constexpr float kTanhCoefficients[] = {-0.333332819f, 0.133314422f, -0.0537397151f,
+                                              0.0206390874f, -0.00570498712f};
+
+// Small arguments by polynomial, where 1 - 2 / (1 + e^2y) would cancel.
+template <class Isa>
+HEED_ALWAYS_INLINE inline typename Isa::Vec Tanh(typename Isa::Vec y) {
+  using Vec = typename Isa::Vec;
+  constexpr float kMinusTwoLog2E = -2.885390082f;
+  const Vec one = Isa::Set(1.0f);
+  const Vec magnitude = Isa::Abs(y);
+  const Vec square = Isa::Mul(y, y);
+  Vec poly = Isa::Set(kTanhCoefficients[4]);
+  Unroll<4>([&](auto i) HEED_ALWAYS_INLINE {
+    poly = Isa::Fma(poly, square, Isa::Set(kTanhCoefficients[3 - i.value]));
+  });
+  const Vec small = Isa::Fma(Isa::Mul(poly, square), y, y);
+  const Vec decay = Exp2<Isa>(Isa::Mul(magnitude, Isa::Set(kMinusTwoLog2E)));
+  const Vec large = Isa::CopySign(Isa::Div(Isa::Sub(one, decay), Isa::Add(one, decay)), y);
+  return Isa::Select(Isa::Less(Isa::Set(kTanhSmallBound), magnitude), large, small);
+}
+
+}  // namespace heed::cpu
+
+#endif  // HEED_CPU_KERNEL_EXP2_INL_H_

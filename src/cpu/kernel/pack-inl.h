@@ -1,0 +1,133 @@
+// Moves rows of q, k, v and o between tensors and the kernel's own layouts.
+#ifndef HEED_CPU_KERNEL_PACK_INL_H_
+#define HEED_CPU_KERNEL_PACK_INL_H_
+
+#include "cpu/element.h"
+#include "cpu/kernel/multiply-inl.h"
+
+namespace heed::cpu {
+
+// Loads and stores of up to Isa::kLanes elements go through a buffer of a full vector, so that
+// nothing outside the row is touched.
+template <class Isa, class Element>
+inline typename Isa::Vec LoadPart(const Element* source, std::int64_t num_elems) {
+  if (num_elems >= Isa::kLanes) return Isa::LoadUnaligned(source);
+  Element buffer[Isa::kLanes] = {};
+  for (std::int64_t i = 0; i < num_elems; ++i) buffer[i] = source[i];
+  return Isa::LoadUnaligned(buffer);
+}
+
+template <class Isa, class Element>
+inline void StorePart(Element* destination, typename Isa::Vec value, std::int64_t num_elems) {
+  if (num_elems >= Isa::kLanes) return Isa::StoreUnaligned(destination, value);
+  Element buffer[Isa::kLanes];
+  Isa::StoreUnaligned(buffer, value);
+  for (std::int64_t i = 0; i < num_elems; ++i) destination[i] = buffer[i];
+}
+
+// One square of q: kLanes rows x kLanes elements, as columns of lanes.
+template <class Isa, class Element>
+inline void TransposeQueries(const PackQueriesArgs& args, int first_row, std::int64_t first_elem,
+                             float (&square)[Isa::kLanes][Isa::kLanes]) {
+  alignas(64) float rows[Isa::kLanes][Isa::kLanes];
+  for (int i = 0; i < Isa::kLanes; ++i) {
+    const int row = first_row + i;
+    auto value = Isa::Set(0.0f);
+    if (row < args.num_rows) {
+      const Element* source = static_cast<const Element*>(args.rows[row]) + first_elem;
+      value = Isa::Mul(LoadPart<Isa>(source, args.head_dim - first_elem), Isa::Set(args.sign));
+    }
+    Isa::Store(rows[i], value);
+  }
+  for (int i = 0; i < Isa::kLanes; ++i) {
+    for (int j = 0; j < Isa::kLanes; ++j) square[j][i] = rows[i][j];
+  }
+}
+
+// q_groups [steps][kTileLanes]; a group is one element, or a pair whose missing half is zero.
+template <class Dot, class Element>
+void PackQueries(const PackQueriesArgs& args) {
+  using Isa = typename Dot::Isa;
+  alignas(64) float square[Isa::kLanes][Isa::kLanes];
+  for (int first_row = 0; first_row < kTileLanes<Isa>; first_row += Isa::kLanes) {
+    for (std::int64_t elem = 0; elem < args.head_dim; elem += Isa::kLanes) {
+      TransposeQueries<Isa, Element>(args, first_row, elem, square);
+      for (int i = 0; i < Isa::kLanes && elem + i < args.head_dim; i += Dot::kGroupElems) {
+        const std::int64_t step = (elem + i) / Dot::kGroupElems;
+        float* groups = static_cast<float*>(args.q_groups) + step * kTileLanes<Isa> + first_row;
+        if constexpr (Dot::kGroupElems == 1) {
+          Isa::Store(groups, Isa::Load(square[i]));
+        } else {
+          Isa::StorePairs(groups, Isa::MakePairs(Isa::Load(square[i]), Isa::Load(square[i + 1])));
+        }
+      }
+    }
+  }
+}
+
+// Rows converted to fp32.
+template <class Isa, class Element>
+void PackRowsAsFp32(const PackRowsArgs& args) {
+  for (std::int64_t row = 0; row < args.num_rows; ++row) {
+    const auto* source = static_cast<const Element*>(args.rows[row]);
+    auto* destination = reinterpret_cast<float*>(static_cast<std::uint8_t*>(args.destination) +
+                                                 row * args.destination_stride_bytes);
+    for (std::int64_t elem = 0; elem < args.num_elems; elem += Isa::kLanes) {
+      const std::int64_t left = args.num_elems - elem;
+      const auto value = source != nullptr ? LoadPart<Isa>(source + elem, left) : Isa::Set(0.0f);
+      StorePart<Isa>(destination + elem, value, left);
+    }
+  }
+}
+
+// Keys as pairs of neighbouring elements: rows as they are, padded with zero to a whole pair.
+template <class Isa>
+void PackKeyPairs(const PackRowsArgs& args) {
+  for (std::int64_t row = 0; row < args.num_rows; ++row) {
+    const auto* source = static_cast<const Bfloat*>(args.rows[row]);
+    auto* destination = reinterpret_cast<Bfloat*>(static_cast<std::uint8_t*>(args.destination) +
+                                                  row * args.destination_stride_bytes);
+    const std::int64_t padded_elems = (args.num_elems + 1) / 2 * 2;
+    for (std::int64_t elem = 0; elem < padded_elems; ++elem) {
+      const bool is_present = source != nullptr && elem < args.num_elems;
+      destination[elem] = is_present ? source[elem] : Bfloat{0};
+    }
+  }
+}
+
+// Values as pairs of neighbouring rows: step i holds rows 2i and 2i + 1 interleaved.
+template <class Isa>
+void PackValuePairs(const PackRowsArgs& args) {
+  for (std::int64_t row = 0; row < args.num_rows; row += 2) {
+    const auto* even = static_cast<const Bfloat*>(args.rows[row]);
+    const auto* odd =
+        row + 1 < args.num_rows ? static_cast<const Bfloat*>(args.rows[row + 1]) : nullptr;
+    auto* destination = reinterpret_cast<Bfloat*>(static_cast<std::uint8_t*>(args.destination) +
+                                                  row / 2 * args.destination_stride_bytes);
+    for (std::int64_t elem = 0; elem < args.num_elems; ++elem) {
+      destination[2 * elem] = even != nullptr ? even[elem] : Bfloat{0};
+      destination[2 * elem + 1] = odd != nullptr ? odd[elem] : Bfloat{0};
+    }
+  }
+}
+
+// o rows = o^T * factor, rounded to nearest even.
+template <class Isa, class Element>
+void StoreRows(const StoreRowsArgs& args) {
+  for (int row = 0; row < args.num_rows; ++row) {
+    auto* destination = static_cast<Element*>(args.rows[row]);
+    const auto factor = Isa::Set(args.row_factor[row]);
+    for (std::int64_t elem = 0; elem < args.head_dim_v; elem += Isa::kLanes) {
+      const std::int64_t left = args.head_dim_v - elem;
+      alignas(64) float lanes[Isa::kLanes] = {};
+      for (std::int64_t i = 0; i < Isa::kLanes && i < left; ++i) {
+        lanes[i] = args.o[(elem + i) * kTileLanes<Isa> + row];
+      }
+      StorePart<Isa>(destination + elem, Isa::Mul(Isa::Load(lanes), factor), left);
+    }
+  }
+}
+
+}  // namespace heed::cpu
+
+#endif  // HEED_CPU_KERNEL_PACK_INL_H_

@@ -1,0 +1,125 @@
+// Online softmax of one block of scores and its product with the values.
+#ifndef HEED_CPU_KERNEL_VALUES_INL_H_
+#define HEED_CPU_KERNEL_VALUES_INL_H_
+
+#include "cpu/kernel/exp2-inl.h"
+#include "cpu/kernel/multiply-inl.h"
+#include "cpu/kernel/scores-inl.h"
+
+namespace heed::cpu {
+
+// What a block changes for the lanes of one tile.
+template <class Isa, int kVectors>
+struct RowUpdate {
+  typename Isa::Vec minus_max[kVectors];  // finite also where nothing is visible yet
+  typename Isa::Vec decay[kVectors];      // weight of everything accumulated before
+};
+
+template <class Isa, int kVectors>
+HEED_ALWAYS_INLINE inline RowUpdate<Isa, kVectors> UpdateRowMax(const ValuesArgs& args) {
+  RowUpdate<Isa, kVectors> update;
+  Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
+    constexpr int kFirstLane = v.value * Isa::kLanes;
+    const auto before = Isa::Load(args.row_max + kFirstLane);
+    const auto of_block =
+        Isa::Mul(Isa::Load(args.block_max + kFirstLane), Isa::Set(args.score_factor));
+    const auto after = Isa::Max(of_block, before);
+    Isa::Store(args.row_max + kFirstLane, after);
+    const auto is_empty = Isa::Equal(after, Isa::Set(kMinusInfinity));
+    const auto reference = Isa::Select(is_empty, Isa::Set(0.0f), after);
+    update.minus_max[v.value] = Isa::Sub(Isa::Set(0.0f), reference);
+    update.decay[v.value] = Exp2<Isa>(Isa::Sub(before, reference));
+  });
+  return update;
+}
+
+// p = 2^(score * factor - max) in place, and the row sums. The sum of a block is taken on its own
+// before it joins the running one: its rounding error then grows with the block, not with the row.
+template <class Dot, int kVectors>
+HEED_ALWAYS_INLINE inline void ExponentiateScores(
+    const ValuesArgs& args, const RowUpdate<typename Dot::Isa, kVectors>& update) {
+  using Isa = typename Dot::Isa;
+  using Vec = typename Isa::Vec;
+  const Vec factor = Isa::Set(args.score_factor);
+  Vec sum[kVectors];
+  Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE { sum[v.value] = Isa::Set(0.0f); });
+  for (std::int64_t key = 0; key < args.num_keys; ++key) {
+    float* scores = args.scores + key * kTileLanes<Isa>;
+    Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
+      float* lanes = scores + v.value * Isa::kLanes;
+      const Vec p = Exp2<Isa>(Isa::Fma(Isa::Load(lanes), factor, update.minus_max[v.value]));
+      sum[v.value] = Isa::Add(sum[v.value], p);
+      Isa::Store(lanes, p);
+    });
+  }
+  Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
+    float* row_sum = args.row_sum + v.value * Isa::kLanes;
+    Isa::Store(row_sum, Isa::Fma(Isa::Load(row_sum), update.decay[v.value], sum[v.value]));
+  });
+}
+
+// Zeroes dropped probabilities, after the row sums were taken.
+template <class Isa, int kVectors>
+inline void DropScores(const ValuesArgs& args) {
+  for (std::int64_t key = 0; key < args.num_keys; ++key) {
+    for (int v = 0; v < kVectors; ++v) {
+      const std::int64_t element = key * kTileLanes<Isa> + v * Isa::kLanes;
+      float* lanes = args.scores + element;
+      Isa::Store(lanes, Isa::Mul(Isa::Load(lanes), Isa::Load(args.keep + element)));
+    }
+  }
+}
+
+// Rounds rows 2i and 2i + 1 of p to bf16 and leaves them as pairs in row i. Row i is written after
+// both were read, so this works in place. An odd last row is paired with zero.
+template <class Isa, int kVectors>
+inline void PairScores(const ValuesArgs& args) {
+  for (std::int64_t step = 0; 2 * step < args.num_keys; ++step) {
+    const float* even = args.scores + 2 * step * kTileLanes<Isa>;
+    float* pairs = args.scores + step * kTileLanes<Isa>;
+    const bool has_odd = 2 * step + 1 < args.num_keys;
+    Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
+      constexpr int kFirstLane = v.value * Isa::kLanes;
+      const auto odd = has_odd ? Isa::Load(even + kTileLanes<Isa> + kFirstLane) : Isa::Set(0.0f);
+      Isa::StorePairs(pairs + kFirstLane, Isa::MakePairs(Isa::Load(even + kFirstLane), odd));
+    });
+  }
+}
+
+// O = O * decay + P V for kRows value columns. As with the sums, a block is accumulated on its own.
+template <class Dot, int kRows, int kVectors>
+HEED_ALWAYS_INLINE inline void ValueGroup(const ValuesArgs& args,
+                                          const RowUpdate<typename Dot::Isa, kVectors>& update,
+                                          std::int64_t first_column) {
+  using Isa = typename Dot::Isa;
+  const ContiguousRows columns{
+      static_cast<const std::uint8_t*>(args.values) + first_column * kGroupBytes,
+      args.value_stride_bytes};
+  const std::int64_t num_steps = (args.num_keys + Dot::kGroupElems - 1) / Dot::kGroupElems;
+  const auto tile = Multiply<Dot, kRows, kVectors>(columns, args.scores, num_steps);
+  float* o = args.o + first_column * kTileLanes<Isa>;
+  Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
+    Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
+      float* lanes = o + r.value * kTileLanes<Isa> + v.value * Isa::kLanes;
+      Isa::Store(lanes,
+                 Isa::Fma(Isa::Load(lanes), update.decay[v.value], tile.at[r.value][v.value]));
+    });
+  });
+}
+
+template <class Dot, int kVectors>
+void AccumulateValues(const ValuesArgs& args) {
+  using Isa = typename Dot::Isa;
+  const auto update = UpdateRowMax<Isa, kVectors>(args);
+  ExponentiateScores<Dot, kVectors>(args, update);
+  if (args.keep != nullptr) DropScores<Isa, kVectors>(args);
+  if constexpr (Dot::kGroupElems == 2) PairScores<Isa, kVectors>(args);
+  ForRowGroups<kTileHeight<Isa, kVectors>>(
+      0, args.head_dim_v, [&](auto rows, std::int64_t first_column) HEED_ALWAYS_INLINE {
+        ValueGroup<Dot, rows.value, kVectors>(args, update, first_column);
+      });
+}
+
+}  // namespace heed::cpu
+
+#endif  // HEED_CPU_KERNEL_VALUES_INL_H_

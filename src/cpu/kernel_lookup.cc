@@ -1,0 +1,50 @@
+#include "core/registry.h"
+#include "cpu/forward_kernel.h"
+
+namespace heed::cpu {
+
+// One set per translation unit in targets/.
+extern const ForwardKernelSet kGenericKernels;
+#if defined(__x86_64__)
+extern const ForwardKernelSet kAvx2Kernels;
+extern const ForwardKernelSet kAvx512Kernels;
+extern const ForwardKernelSet kAvx512Bf16Kernels;
+#endif
+
+namespace {
+
+const ForwardKernelSet* FindSet(core::CpuTarget target) {
+  switch (target) {
+    case core::CpuTarget::kGeneric:
+      return &kGenericKernels;
+#if defined(__x86_64__)
+    case core::CpuTarget::kAvx2:
+      return &kAvx2Kernels;
+    case core::CpuTarget::kAvx512:
+      return &kAvx512Kernels;
+    case core::CpuTarget::kAvx512Bf16:
+      return &kAvx512Bf16Kernels;
+#endif
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+const ForwardKernel* FindForwardKernel(core::CpuTarget target, core::DType dtype) {
+  const ForwardKernelSet* set = FindSet(target);
+  if (set == nullptr) return nullptr;
+  switch (dtype) {
+    case core::DType::kF32:
+      return &set->f32;
+    case core::DType::kF16:
+      return &set->f16;
+    case core::DType::kBF16:
+      return &set->bf16;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace heed::cpu

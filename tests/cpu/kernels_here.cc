@@ -1,0 +1,24 @@
+#include "cpu/kernels_here.h"
+
+#include "core/os/os.h"
+#include "core/registry.h"
+
+namespace heed::test {
+
+std::vector<NamedKernel> KernelsHere() {
+  std::vector<NamedKernel> kernels;
+  for (const core::KernelRow& row : core::KernelRows()) {
+    if (row.backend != core::Backend::kCpu || row.op != core::Op::kForward) continue;
+    if (!core::os::HasCpuTarget(row.cpu_target)) continue;
+    const bool has_pairs = row.cpu_target == core::CpuTarget::kAvx512Bf16;
+    kernels.push_back(
+        {row.id, row.dtype, cpu::FindForwardKernel(row.cpu_target, row.dtype), has_pairs ? 8 : 24});
+  }
+  kernels.push_back({"emulated.q48.f32", core::DType::kF32, &kEmulatedWideKernels.f32, 24});
+  kernels.push_back({"emulated.q48.f16", core::DType::kF16, &kEmulatedWideKernels.f16, 24});
+  kernels.push_back({"emulated.q48.bf16", core::DType::kBF16, &kEmulatedWideKernels.bf16, 24});
+  kernels.push_back({"emulated.q48.bf16_pairs", core::DType::kBF16, &kEmulatedPairKernel, 8});
+  return kernels;
+}
+
+}  // namespace heed::test
