@@ -13,21 +13,6 @@ namespace {
 
 using Shape = std::vector<std::int64_t>;
 
-// The shape options with their defaults resolved.
-struct Extents {
-  std::int64_t batch, num_q_heads, num_kv_heads, q_len, kv_len, head_dim, head_dim_v;
-};
-
-Extents Resolve(const ShapeOptions& shape) {
-  return {shape.batch,
-          shape.num_q_heads,
-          shape.num_kv_heads == 0 ? shape.num_q_heads : shape.num_kv_heads,
-          shape.q_len,
-          shape.kv_len < 0 ? shape.q_len : shape.kv_len,
-          shape.head_dim,
-          shape.head_dim_v == 0 ? shape.head_dim : shape.head_dim_v};
-}
-
 // Axes in memory order for the layout.
 Shape RowsShape(Layout layout, Shape batch_row_head_dim) {
   const std::size_t rank = batch_row_head_dim.size();
@@ -82,6 +67,10 @@ Tensor SlopesOf(std::int64_t num_q_heads) {
 
 // Cuts batch * length rows into `batch` sequences of random lengths.
 Tensor DrawOffsets(Random* random, std::int64_t batch, std::int64_t length) {
+  if (batch * length > INT32_MAX) {
+    throw InputError("--with varlen: " + std::to_string(batch * length) +
+                     " rows do not fit the int32 offsets");
+  }
   std::vector<std::int32_t> cuts = {0};
   for (std::int64_t b = 1; b < batch; ++b) {
     cuts.push_back(static_cast<std::int32_t>(random->Below(batch * length + 1)));
@@ -116,27 +105,11 @@ bool Has(const ShapeOptions& shape, std::string_view feature) {
   return std::find(shape.features.begin(), shape.features.end(), feature) != shape.features.end();
 }
 
-void RequireNonNegative(const Extents& extents) {
-  for (const auto& [name, value] : {std::pair{"--batch", extents.batch},
-                                    {"--heads", extents.num_q_heads},
-                                    {"--kv-heads", extents.num_kv_heads},
-                                    {"--sq", extents.q_len},
-                                    {"--skv", extents.kv_len},
-                                    {"--d", extents.head_dim},
-                                    {"--dv", extents.head_dim_v}}) {
-    // Keeps every product of two extents, and int32 offsets of random packings, in range.
-    if (value < 0 || value > INT32_MAX) {
-      throw InputError(std::string(name) + " = " + std::to_string(value) +
-                       ": must be in [0, 2147483647]");
-    }
-  }
-}
-
 struct RowShapes {
   Shape q, k, v;
 };
 
-RowShapes ShapesOf(const ShapeOptions& shape, const Extents& e, Layout layout) {
+RowShapes ShapesOf(const ShapeOptions& shape, const ResolvedShape& e, Layout layout) {
   Shape q = {e.batch, e.q_len, e.num_q_heads, e.head_dim};
   Shape k = {e.batch, e.kv_len, e.num_kv_heads, e.head_dim};
   Shape v = {e.batch, e.kv_len, e.num_kv_heads, e.head_dim_v};
@@ -153,7 +126,7 @@ RowShapes ShapesOf(const ShapeOptions& shape, const Extents& e, Layout layout) {
   return {RowsShape(layout, q), RowsShape(layout, k), RowsShape(layout, v)};
 }
 
-void DrawLengthOperands(const ShapeOptions& shape, const Extents& e, Random* random,
+void DrawLengthOperands(const ShapeOptions& shape, const ResolvedShape& e, Random* random,
                         Inputs* inputs) {
   if (Has(shape, "varlen")) {
     (*inputs)[Operand::kCuSeqlensQ] = DrawOffsets(random, e.batch, e.q_len);
@@ -171,7 +144,7 @@ void DrawLengthOperands(const ShapeOptions& shape, const Extents& e, Random* ran
   }
 }
 
-void DrawScoreOperands(const ShapeOptions& shape, const Extents& e, Source* source,
+void DrawScoreOperands(const ShapeOptions& shape, const ResolvedShape& e, Source* source,
                        Inputs* inputs) {
   // With varlen a sequence may be as long as all rows together.
   const bool is_packed = Has(shape, "varlen");
@@ -191,8 +164,7 @@ void DrawScoreOperands(const ShapeOptions& shape, const Extents& e, Source* sour
 }  // namespace
 
 Inputs DrawInputs(const Options& options, Fill fill) {
-  const Extents extents = Resolve(options.shape);
-  RequireNonNegative(extents);
+  const ResolvedShape extents = Resolve(options.shape);
   const ElementType type = options.type.value_or(ElementType::kF32);
   const RowShapes shapes = ShapesOf(options.shape, extents, options.layout);
   Source source{Random(options.seed), fill};

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "byte_reader.h"
+#include "byte_writer.h"
 #include "npy_header.h"
 #include "tensor_file.h"
 
@@ -79,14 +80,14 @@ Bytes SerializeNpy(const Tensor& tensor) {
   while ((prefix_bytes + header.size() + 1) % kDataAlignment != 0) header += ' ';
   header += '\n';
 
-  Bytes out;
-  out.reserve(prefix_bytes + header.size() + tensor.bytes.size());
-  out.insert(out.end(), kMagic.begin(), kMagic.end());
-  out.insert(out.end(), {1, 0, static_cast<std::uint8_t>(header.size() & 0xff),
-                         static_cast<std::uint8_t>(header.size() >> 8)});
-  out.insert(out.end(), header.begin(), header.end());
-  out.insert(out.end(), tensor.bytes.begin(), tensor.bytes.end());
-  return out;
+  ByteWriter out(prefix_bytes + header.size() + tensor.bytes.size());
+  out.Text(kMagic);
+  out.Unsigned(1, 1);
+  out.Unsigned(0, 1);
+  out.Unsigned(header.size(), 2);
+  out.Text(header);
+  out.Raw(tensor.bytes);
+  return out.Take();
 }
 
 }  // namespace heed::tools

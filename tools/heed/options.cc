@@ -243,6 +243,8 @@ ParseOutcome ParseOptions(int argc, char** argv, Options* options) {
     throw InputError(std::string(error.what()) + " (see heed --help)");
   }
   options->command = Chosen(sub);
+  for (int i = 0; i < argc; ++i)
+    options->command_line += (i == 0 ? "" : " ") + std::string(argv[i]);
   return ParseOutcome::kRun;
 }
 

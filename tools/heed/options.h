@@ -42,6 +42,13 @@ struct ShapeOptions {
   std::vector<std::string> features;  // random operands to add: "bias", "mask", ...
 };
 
+// The shape options with their defaults filled in.
+struct ResolvedShape {
+  std::int64_t batch, num_q_heads, num_kv_heads, q_len, kv_len, head_dim, head_dim_v;
+};
+// Throws InputError for a negative extent or one above 2^31 - 1.
+ResolvedShape Resolve(const ShapeOptions& shape);
+
 struct ScoreOptions {
   std::optional<double> scale;
   double softcap = 0.0;
@@ -79,6 +86,7 @@ struct BenchOptions {
 
 struct Options {
   Command command = Command::kInfo;
+  std::string command_line;  // as given, for reports
   bool json = false;
   FileOptions files;
   ShapeOptions shape;

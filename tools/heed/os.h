@@ -52,6 +52,8 @@ void RemoveTemporariesOnSignal();
 bool StderrIsTerminal();
 // Monotonic seconds.
 double NowSeconds();
+// CPU time that all threads of this process have used.
+double ProcessCpuSeconds();
 // Memory that could be used without swapping.
 std::size_t AvailableMemoryBytes();
 

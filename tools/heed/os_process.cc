@@ -1,3 +1,4 @@
+#include <time.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -30,6 +31,12 @@ bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
 double NowSeconds() {
   using Clock = std::chrono::steady_clock;
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
+
+double ProcessCpuSeconds() {
+  struct timespec time = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 std::size_t AvailableMemoryBytes() {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "byte_reader.h"
+#include "byte_writer.h"
 #include "tensor_file.h"
 
 namespace heed::tools {
@@ -202,14 +203,11 @@ Bytes SerializeSafetensors(std::span<const NamedTensor> tensors) {
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
 
-  Bytes out;
-  out.reserve(kLengthBytes + text.size() + begin);
-  for (int i = 0; i < 8; ++i) out.push_back(static_cast<std::uint8_t>(text.size() >> (8 * i)));
-  out.insert(out.end(), text.begin(), text.end());
-  for (const NamedTensor* named : ordered) {
-    out.insert(out.end(), named->tensor.bytes.begin(), named->tensor.bytes.end());
-  }
-  return out;
+  ByteWriter out(kLengthBytes + text.size() + begin);
+  out.Unsigned(text.size(), 8);
+  out.Text(text);
+  for (const NamedTensor* named : ordered) out.Raw(named->tensor.bytes);
+  return out.Take();
 }
 
 }  // namespace heed::tools

@@ -1,0 +1,47 @@
+// What this machine can do at most: peak arithmetic rates and memory read bandwidth, measured by
+// loops that do nothing else. Kernels are reported as a fraction of these, timed side by side.
+//
+//   if (const RoofLoop* roof = BestRoof(RoofKind::kFmaF32)) {
+//     double flops = MeasureOpsPerSecond(*roof, /*num_threads=*/2, /*seconds=*/0.01);
+//   }
+#ifndef HEED_BENCH_ROOF_ROOF_H_
+#define HEED_BENCH_ROOF_ROOF_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace heed::bench {
+
+enum class RoofKind : std::uint8_t {
+  kFmaF32,   // fp32 multiply-add
+  kDotBf16,  // bf16 pairs accumulated in fp32 by one instruction
+  kDotI8     // int8 quadruples accumulated in int32
+};
+
+// One instruction sequence in many independent chains, so that its throughput is the only limit.
+// A multiply and an add count as two operations.
+struct RoofLoop {
+  const char* name;  // "fma_f32.avx2"
+  RoofKind kind;
+  double ops_per_step;
+  // With two vector units, each issuing one such instruction a cycle; 0 = not stated.
+  double ops_per_cycle;
+  void (*run)(std::int64_t num_steps);
+};
+
+// The widest loop that runs here, by CPUID; null when this CPU has no such instruction.
+const RoofLoop* BestRoof(RoofKind kind);
+
+// Sum over num_threads threads that run at the same time for about `seconds`, the caller being one.
+double MeasureOpsPerSecond(const RoofLoop& roof, int num_threads, double seconds);
+
+// Sequential reads of one private buffer per thread. Choose bytes_per_thread well above the last
+// cache level for memory bandwidth, or below a level for that level's.
+double MeasureReadBytesPerSecond(std::size_t bytes_per_thread, int num_threads, double seconds);
+
+// Core clock under load, from a chain of dependent one-cycle additions; 0 where there is no loop.
+double MeasureClockHz(double seconds);
+
+}  // namespace heed::bench
+
+#endif  // HEED_BENCH_ROOF_ROOF_H_

@@ -1,0 +1,136 @@
+#include "bench_case.h"
+
+#include <algorithm>
+#include <sstream>
+#include <thread>
+
+namespace heed::tools {
+namespace {
+
+std::int32_t NumCores() {
+  return static_cast<std::int32_t>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+std::string CaseName(const BenchCase& bench_case) {
+  const ResolvedShape shape = Resolve(bench_case.problem.shape);
+  const ScoreOptions& score = bench_case.problem.score;
+  std::ostringstream name;
+  name << ElementTypeName(bench_case.problem.type.value_or(ElementType::kF32));
+  if (shape.batch != 1) name << ".b" << shape.batch;
+  name << ".q" << shape.q_len;
+  if (shape.kv_len != shape.q_len) name << ".kv" << shape.kv_len;
+  name << ".h" << shape.num_q_heads;
+  if (shape.num_kv_heads != shape.num_q_heads) name << 'x' << shape.num_kv_heads;
+  name << ".d" << shape.head_dim;
+  if (shape.head_dim_v != shape.head_dim) name << 'x' << shape.head_dim_v;
+  if (score.causal == HEED_CAUSAL_ON) name << ".causal";
+  if (score.window[0] >= 0 || score.window[1] >= 0) {
+    name << ".window" << score.window[0] << ',' << score.window[1];
+  }
+  name << ".t" << bench_case.num_threads;
+  return name.str();
+}
+
+struct Variant {
+  ElementType type = ElementType::kF32;
+  std::int64_t length = 4096;
+  std::int64_t num_q_heads = 1;
+  std::int64_t num_kv_heads = 1;
+  std::int64_t head_dim = 128;
+  heed_causal_t causal = HEED_CAUSAL_OFF;
+  std::int32_t num_threads = 1;
+};
+
+BenchCase MakeCase(const Options& base, const Variant& variant, std::optional<Bar> bar = {}) {
+  BenchCase bench_case;
+  bench_case.problem = base;
+  bench_case.problem.type = variant.type;
+  bench_case.problem.shape = {.num_q_heads = variant.num_q_heads,
+                              .num_kv_heads = variant.num_kv_heads,
+                              .q_len = variant.length,
+                              .head_dim = variant.head_dim,
+                              .features = {}};
+  bench_case.problem.score = ScoreOptions{};
+  bench_case.problem.score.causal = variant.causal;
+  bench_case.problem.exec.num_threads = variant.num_threads;
+  bench_case.num_threads = variant.num_threads;
+  bench_case.bar = std::move(bar);
+  bench_case.name = CaseName(bench_case);
+  return bench_case;
+}
+
+Bar RoofBar(double fraction) { return {BarKind::kRoofFraction, fraction, ""}; }
+
+// fp32 at L = 4096, the cells of the project's table.
+void AddRoofCells(const Options& base, std::int32_t num_threads, std::vector<BenchCase>* cases) {
+  const struct {
+    std::int64_t head_dim;
+    heed_causal_t causal;
+    double fraction;
+  } cells[] = {{128, HEED_CAUSAL_OFF, 0.90},
+               {64, HEED_CAUSAL_OFF, 0.86},
+               {128, HEED_CAUSAL_ON, 0.87},
+               {64, HEED_CAUSAL_ON, 0.83}};
+  for (const auto& cell : cells) {
+    cases->push_back(MakeCase(
+        base, {.head_dim = cell.head_dim, .causal = cell.causal, .num_threads = num_threads},
+        RoofBar(cell.fraction)));
+  }
+}
+
+}  // namespace
+
+std::vector<BenchCase> PresetCases(const Options& options) {
+  std::vector<BenchCase> cases;
+  AddRoofCells(options, 1, &cases);
+  const std::string f32_full = cases[0].name;
+  AddRoofCells(options, 2, &cases);
+  cases.push_back(
+      MakeCase(options, {.type = ElementType::kBF16}, Bar{BarKind::kSpeedup, 1.7, f32_full}));
+  cases.push_back(MakeCase(options, {.type = ElementType::kF16}));
+  // The heads of a small language model: 3 query heads share a key-value head.
+  for (const ElementType type : {ElementType::kF32, ElementType::kBF16}) {
+    cases.push_back(MakeCase(options, {.type = type,
+                                       .length = 2048,
+                                       .num_q_heads = 9,
+                                       .num_kv_heads = 3,
+                                       .head_dim = 64,
+                                       .causal = HEED_CAUSAL_ON,
+                                       .num_threads = NumCores()}));
+  }
+  for (const std::int64_t length : {64, 128, 256, 512, 1024, 2048, 8192}) {
+    cases.push_back(MakeCase(options, {.length = length, .causal = HEED_CAUSAL_ON}));
+  }
+  constexpr double kExtraMemoryLimitBytes = 32e6;
+  BenchCase memory =
+      MakeCase(options, {.length = 131072, .causal = HEED_CAUSAL_ON, .num_threads = NumCores()},
+               Bar{BarKind::kExtraMemoryBytes, kExtraMemoryLimitBytes, ""});
+  memory.repetition = Repetition::kOnce;
+  cases.push_back(std::move(memory));
+  return cases;
+}
+
+std::vector<BenchCase> OptionCases(const Options& options) {
+  std::vector<std::int64_t> lengths = options.bench.lengths;
+  if (lengths.empty()) lengths = {options.shape.q_len};
+  std::vector<std::int32_t> thread_counts = options.bench.thread_counts;
+  if (thread_counts.empty()) {
+    thread_counts = {options.exec.num_threads > 0 ? options.exec.num_threads : NumCores()};
+  }
+  std::vector<BenchCase> cases;
+  for (const std::int64_t length : lengths) {
+    for (const std::int32_t num_threads : thread_counts) {
+      BenchCase bench_case;
+      bench_case.problem = options;
+      bench_case.problem.shape.q_len = length;
+      if (!options.bench.lengths.empty()) bench_case.problem.shape.kv_len = -1;
+      bench_case.problem.exec.num_threads = num_threads;
+      bench_case.num_threads = num_threads;
+      bench_case.name = CaseName(bench_case);
+      cases.push_back(std::move(bench_case));
+    }
+  }
+  return cases;
+}
+
+}  // namespace heed::tools

@@ -1,0 +1,88 @@
+#include <algorithm>
+#include <cstdio>
+
+#include "bench/report.h"
+#include "roof.h"
+
+namespace heed::tools {
+namespace {
+
+// What repeated runs of the same binary differ by.
+constexpr double kNoise = 0.03;
+
+bool HasLoop(bench::RoofKind kind, const char* name) {
+  const bench::RoofLoop* loop = bench::BestRoof(kind);
+  return loop != nullptr && std::string(loop->name) == name;
+}
+
+// Whether the bar was set for machines like this one.
+bool IsGated(BarKind kind) {
+  switch (kind) {
+    case BarKind::kRoofFraction:
+      return HasLoop(bench::RoofKind::kFmaF32, "fma_f32.avx512");
+    case BarKind::kSpeedup:
+      return bench::BestRoof(bench::RoofKind::kDotBf16) != nullptr;
+    case BarKind::kExtraMemoryBytes:
+      return true;
+  }
+  return true;
+}
+
+// Relative to the fp32 peak of the same slices, which is steadier than seconds.
+double RoofFraction(const BenchRow& row) { return row.measurement.roofs[0].fraction.median; }
+
+double SpeedupOver(const BenchRow& row, const std::vector<BenchRow>& earlier) {
+  for (const BenchRow& other : earlier) {
+    if (other.bench_case.name == row.bench_case.bar->over) {
+      return RoofFraction(row) / RoofFraction(other);
+    }
+  }
+  return 0.0;
+}
+
+const char* VerdictText(BarVerdict verdict) {
+  switch (verdict) {
+    case BarVerdict::kReached:
+      return "reached";
+    case BarVerdict::kWithinNoise:
+      return "within 3 points";
+    case BarVerdict::kMissed:
+      return "MISSED";
+    case BarVerdict::kNotGated:
+      return "below (bar not set for this CPU)";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<BarResult> JudgeBar(const BenchRow& row, const std::vector<BenchRow>& earlier) {
+  if (!row.bench_case.bar) return std::nullopt;
+  const Bar& bar = *row.bench_case.bar;
+  BarResult result;
+  const char* unit = "";
+  bool is_reached = false;
+  if (bar.kind == BarKind::kExtraMemoryBytes) {
+    const Measurement& m = row.measurement;
+    result.value = static_cast<double>(std::max(m.workspace_bytes, m.rss_growth_bytes.value_or(0)));
+    is_reached = result.value < bar.limit;
+    unit = "bytes of extra memory";
+  } else {
+    result.value = bar.kind == BarKind::kSpeedup ? SpeedupOver(row, earlier) : RoofFraction(row);
+    is_reached = result.value >= bar.limit;
+    unit = bar.kind == BarKind::kSpeedup ? "times fp32" : "of the fp32 peak";
+  }
+  if (!is_reached) {
+    const bool is_close = bar.kind == BarKind::kRoofFraction && result.value >= bar.limit - kNoise;
+    result.verdict = !IsGated(bar.kind) ? BarVerdict::kNotGated
+                     : is_close         ? BarVerdict::kWithinNoise
+                                        : BarVerdict::kMissed;
+  }
+  char text[160];
+  std::snprintf(text, sizeof(text), "%.4g %s, bar %.4g: %s", result.value, unit, bar.limit,
+                VerdictText(result.verdict));
+  result.text = text;
+  return result;
+}
+
+}  // namespace heed::tools

@@ -1,0 +1,172 @@
+#include "bench/measure.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/measure_plain.h"
+#include "bench/visible_keys.h"
+#include "call.h"
+#include "os.h"
+#include "roof.h"
+
+namespace heed::tools {
+namespace {
+
+using bench::RoofKind;
+using bench::RoofLoop;
+
+// Linear interpolation between order statistics; samples sorted.
+double Quantile(const std::vector<double>& samples, double q) {
+  const double position = q * static_cast<double>(samples.size() - 1);
+  const auto below = static_cast<std::size_t>(position);
+  const std::size_t above = std::min(below + 1, samples.size() - 1);
+  return samples[below] +
+         (position - static_cast<double>(below)) * (samples[above] - samples[below]);
+}
+
+std::size_t TensorBytes(const Inputs& inputs, const Outputs& outputs) {
+  std::size_t total = outputs.o.bytes.size() + outputs.lse.bytes.size();
+  for (const auto& tensor : inputs.tensors) total += tensor ? tensor->bytes.size() : 0;
+  return total;
+}
+
+// Time in which work was possible. One thread: CPU time of the process, which stands still while
+// other processes have the core. Several threads: the wall clock, which also counts waiting.
+double WorkSeconds(std::int32_t num_threads) {
+  return num_threads == 1 ? os::ProcessCpuSeconds() : os::NowSeconds();
+}
+
+// Peak loops to time beside a case: fp32 FMA always, the dot product of its own type if there is
+// one.
+std::vector<const RoofLoop*> RoofsFor(const BenchCase& bench_case) {
+  std::vector<const RoofLoop*> roofs = {bench::BestRoof(RoofKind::kFmaF32)};
+  if (bench_case.problem.type == ElementType::kBF16) {
+    if (const RoofLoop* dot = bench::BestRoof(RoofKind::kDotBf16)) roofs.push_back(dot);
+  }
+  return roofs;
+}
+
+// Alternates roof and kernel slices, so that each kernel slice stands between two roof slices.
+class PairedTimer {
+ public:
+  PairedTimer(const BenchCase& bench_case, const ForwardCall& call)
+      : bench_case_(bench_case), call_(call), roofs_(RoofsFor(bench_case)) {}
+
+  void Run(double seconds_per_run, Progress* progress, Measurement* result) {
+    const BenchOptions& options = bench_case_.problem.bench;
+    runs_per_slice_ = std::max<std::int64_t>(
+        1, static_cast<std::int64_t>(std::ceil(options.min_slice_seconds / seconds_per_run)));
+    // A quarter of a kernel slice, within what a scheduler's time slice (4 ms) makes noisy and what
+    // a frequency change (tens of ms) makes unpaired.
+    roof_seconds_ =
+        std::clamp(0.25 * seconds_per_run * static_cast<double>(runs_per_slice_), 0.004, 0.02);
+    rates_.resize(roofs_.size());
+    fractions_.resize(roofs_.size());
+    std::vector<double> before = RoofRates();
+    for (std::int64_t slice = 0; slice < options.num_slices; ++slice) {
+      const double work_seconds = TimeSlice();
+      const std::vector<double> after = RoofRates();
+      for (std::size_t i = 0; i < roofs_.size(); ++i) {
+        const double peak = 0.5 * (before[i] + after[i]);
+        rates_[i].push_back(peak);
+        fractions_[i].push_back(result->useful_flops / work_seconds / peak);
+      }
+      before = after;
+      progress->Update(static_cast<double>(slice + 1) / static_cast<double>(options.num_slices));
+    }
+    Fill(options.num_slices, result);
+  }
+
+ private:
+  std::vector<double> RoofRates() const {
+    std::vector<double> rates;
+    for (const RoofLoop* roof : roofs_) {
+      rates.push_back(bench::MeasureOpsPerSecond(*roof, bench_case_.num_threads, roof_seconds_));
+    }
+    return rates;
+  }
+
+  // Work seconds of one run.
+  double TimeSlice() {
+    const double wall_start = os::NowSeconds();
+    const double work_start = WorkSeconds(bench_case_.num_threads);
+    for (std::int64_t run = 0; run < runs_per_slice_; ++run) call_.Run();
+    const auto runs = static_cast<double>(runs_per_slice_);
+    const double work_seconds = (WorkSeconds(bench_case_.num_threads) - work_start) / runs;
+    wall_seconds_.push_back((os::NowSeconds() - wall_start) / runs);
+    return work_seconds;
+  }
+
+  void Fill(std::int64_t num_slices, Measurement* result) const {
+    result->num_slices = num_slices;
+    result->runs_per_slice = runs_per_slice_;
+    result->seconds = Summarise(wall_seconds_);
+    for (std::size_t i = 0; i < roofs_.size(); ++i) {
+      result->roofs.push_back(
+          {roofs_[i]->name, Summarise(rates_[i]), Summarise(fractions_[i]), 0.0});
+    }
+  }
+
+  const BenchCase& bench_case_;
+  const ForwardCall& call_;
+  std::vector<const RoofLoop*> roofs_;
+  std::int64_t runs_per_slice_ = 1;
+  double roof_seconds_ = 0.0;
+  std::vector<double> wall_seconds_;
+  std::vector<std::vector<double>> rates_, fractions_;  // [roof][slice]
+};
+
+double TimeOneRun(const ForwardCall& call) {
+  const double start = os::NowSeconds();
+  call.Run();
+  return os::NowSeconds() - start;
+}
+
+}  // namespace
+
+Statistics Summarise(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  Statistics statistics;
+  statistics.median = Quantile(samples, 0.5);
+  statistics.min = samples.front();
+  statistics.max = samples.back();
+  statistics.spread = (Quantile(samples, 0.75) - Quantile(samples, 0.25)) / statistics.median;
+  return statistics;
+}
+
+Measurement Measure(const BenchCase& bench_case, double clock_hz, Progress* progress) {
+  const Inputs inputs = MakeInputs(bench_case.problem, Fill::kValues);
+  const Outputs outputs = MakeOutputs(inputs);
+  const ForwardCall call(inputs, bench_case.problem, outputs);
+  const heed_plan_info_t plan = call.Plan();
+
+  Measurement result;
+  result.kernel_id = plan.kernel_id;
+  result.useful_flops = UsefulFlops(bench_case.problem.score, Resolve(bench_case.problem.shape));
+  result.workspace_bytes = plan.workspace_bytes;
+  result.tensor_bytes = TensorBytes(inputs, outputs);
+
+  // The first run warms up, and its growth of resident memory is all that the call ever needs.
+  const os::PeakMemory memory;
+  const double first_seconds = TimeOneRun(call);
+  result.rss_growth_bytes = memory.GrowthBytes();
+  if (bench_case.repetition == Repetition::kOnce) {
+    result.num_slices = result.runs_per_slice = 1;
+    result.seconds = Summarise({first_seconds});
+  } else {
+    PairedTimer(bench_case, call).Run(TimeOneRun(call), progress, &result);
+  }
+  for (RoofShare& roof : result.roofs) {
+    for (const RoofKind kind : {RoofKind::kFmaF32, RoofKind::kDotBf16}) {
+      const RoofLoop* loop = bench::BestRoof(kind);
+      if (loop == nullptr || roof.name != loop->name) continue;
+      roof.width_ops_per_second = loop->ops_per_cycle * clock_hz * bench_case.num_threads;
+    }
+  }
+  if (bench_case.problem.bench.with_materialized) {
+    result.plain = MeasurePlain(bench_case, inputs, outputs);
+  }
+  return result;
+}
+
+}  // namespace heed::tools
