@@ -4,37 +4,69 @@
 #include "core/checked_call.h"
 
 namespace heed::core {
+namespace {
+
+constexpr AxisNames kSource = {4, {"batch", "slots", "num_kv_heads", "head_dim"}};
+constexpr AxisNames kPayload = {4, {"batch", "slots", "num_kv_heads", "bytes"}};
+constexpr AxisNames kScales = {4, {"batch", "slots", "num_kv_heads", "groups"}};
+
+struct QuantizeTensors {
+  TensorInfo source, payload, scales;
+};
+
+bool HasInlineScales(heed_kv_format_t format) {
+  return format == HEED_KV_Q8_0 || format == HEED_KV_Q4_0;
+}
+
+Status CheckFormat(const heed_quantize_kv_args_t& args) {
+  HEED_RETURN_IF_ERROR(CheckEnum("format", RawValue(args.format), HEED_KV_Q4_0));
+  HEED_RETURN_IF_ERROR(CheckEnum("layout", RawValue(args.layout), HEED_KV_LAYOUT_INTERLEAVED));
+  if (args.format == HEED_KV_PLAIN) {
+    return InvalidArgument("format = HEED_KV_PLAIN: must be a quantised format");
+  }
+  if (HasInlineScales(args.format) && args.scales != nullptr) {
+    return InvalidArgument(
+        "scales: must be NULL for a format that keeps its scales in the payload");
+  }
+  return {};
+}
+
+Status ReadOutputs(const heed_quantize_kv_args_t& args, TensorReader* reader,
+                   QuantizeTensors* tensors) {
+  HEED_RETURN_IF_ERROR(
+      reader->RequiredOutput("payload", args.payload, kPayload, &tensors->payload));
+  if (HasInlineScales(args.format)) return {};
+  return reader->RequiredOutput("scales", args.scales, kScales, &tensors->scales);
+}
+
+Status CheckTensors(const QuantizeTensors& tensors) {
+  const TensorInfo& scales = tensors.scales;
+  HEED_RETURN_IF_ERROR(RequireDType(tensors.source, {DType::kF32, DType::kF16, DType::kBF16}));
+  HEED_RETURN_IF_ERROR(RequireDType(tensors.payload, {DType::kU8}));
+  if (scales.present()) HEED_RETURN_IF_ERROR(RequireDType(scales, {DType::kF32}));
+  for (const int axis : {0, 1, 2}) {
+    HEED_RETURN_IF_ERROR(RequireSameAxis(tensors.payload, axis, tensors.source, axis));
+    if (scales.present()) HEED_RETURN_IF_ERROR(RequireSameAxis(scales, axis, tensors.source, axis));
+  }
+  return {};
+}
+
+}  // namespace
 
 Status CheckQuantizeKv(const heed_quantize_kv_args_t* args, Purpose purpose, CheckedCall* call) {
-  static constexpr AxisNames kSource = {4, {"batch", "slots", "num_kv_heads", "head_dim"}};
-  static constexpr AxisNames kPayload = {4, {"batch", "slots", "num_kv_heads", "bytes"}};
-  static constexpr AxisNames kScales = {4, {"batch", "slots", "num_kv_heads", "groups"}};
   *call = CheckedCall{};
   heed_quantize_kv_args_t read;
   HEED_RETURN_IF_ERROR(ReadRequiredStruct("args", args, &read));
-  HEED_RETURN_IF_ERROR(CheckEnum("format", RawValue(read.format), HEED_KV_Q4_0));
-  HEED_RETURN_IF_ERROR(CheckEnum("layout", RawValue(read.layout), HEED_KV_LAYOUT_INTERLEAVED));
-  if (read.format == HEED_KV_PLAIN) {
-    return InvalidArgument("format = HEED_KV_PLAIN: must be a quantised format");
-  }
+  HEED_RETURN_IF_ERROR(CheckFormat(read));
   TensorReader reader(purpose);
-  TensorInfo source;
-  TensorInfo payload;
-  TensorInfo scales;
-  HEED_RETURN_IF_ERROR(reader.Required("source", read.source, kSource, &source));
+  QuantizeTensors tensors;
+  HEED_RETURN_IF_ERROR(reader.Required("source", read.source, kSource, &tensors.source));
   HEED_RETURN_IF_ERROR(BuildExec(read.exec, Op::kQuantizeKv, reader.home_device(), &call->exec));
-  HEED_RETURN_IF_ERROR(reader.RequiredOutput("payload", read.payload, kPayload, &payload));
-  HEED_RETURN_IF_ERROR(reader.OptionalOutput("scales", read.scales, kScales, &scales));
-  HEED_RETURN_IF_ERROR(RequireDType(source, {DType::kF32, DType::kF16, DType::kBF16}));
-  HEED_RETURN_IF_ERROR(RequireDType(payload, {DType::kU8}));
-  for (const int axis : {0, 1, 2}) {
-    HEED_RETURN_IF_ERROR(RequireSameAxis(payload, axis, source, axis));
-    if (scales.present()) HEED_RETURN_IF_ERROR(RequireSameAxis(scales, axis, source, axis));
-  }
-  if (scales.present()) HEED_RETURN_IF_ERROR(RequireDType(scales, {DType::kF32}));
+  HEED_RETURN_IF_ERROR(ReadOutputs(read, &reader, &tensors));
+  HEED_RETURN_IF_ERROR(CheckTensors(tensors));
   call->op = Op::kQuantizeKv;
-  call->dtype = source.dtype;
-  call->head_dim = source.shape[3];
+  call->dtype = tensors.source.dtype;
+  call->head_dim = tensors.source.shape[3];
   return reader.CheckOverlaps(call->exec.workspace, call->exec.workspace_bytes);
 }
 

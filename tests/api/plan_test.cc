@@ -1,0 +1,177 @@
+// heed_plan, heed_explain, heed_prepare, heed_info and heed_check_device_errors.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "api/forward_call.h"
+
+namespace heed::test {
+namespace {
+
+// Sets an environment variable for the life of the object.
+class ScopedEnvironment {
+ public:
+  ScopedEnvironment(const char* name, const char* value) : name_(name) {
+    setenv(name, value, /*overwrite=*/1);
+  }
+  ~ScopedEnvironment() { unsetenv(name_); }
+  ScopedEnvironment(const ScopedEnvironment&) = delete;
+  ScopedEnvironment& operator=(const ScopedEnvironment&) = delete;
+
+ private:
+  const char* name_;
+};
+
+std::string Explain(heed_op_t op, const void* args) {
+  std::size_t needed_bytes = 0;
+  EXPECT_EQ(heed_explain(op, args, nullptr, 0, &needed_bytes), HEED_OK) << heed_last_error();
+  std::string text(needed_bytes, '\0');
+  EXPECT_EQ(heed_explain(op, args, text.data(), text.size(), nullptr), HEED_OK);
+  EXPECT_EQ(text.back(), '\0');
+  text.resize(text.size() - (text.empty() ? 0 : 1));
+  return text;
+}
+
+bool Contains(const std::string& text, const std::string& fragment) {
+  return text.find(fragment) != std::string::npos;
+}
+
+TEST(Plan, NeedsNoTensorData) {
+  ForwardCall call;
+  for (OwnedTensor* tensor : {&call.q, &call.k, &call.v, &call.o, &call.lse}) {
+    tensor->abi.data = nullptr;
+  }
+  heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
+  ASSERT_EQ(heed_plan(HEED_OP_FORWARD, &call.args, &plan), HEED_OK) << heed_last_error();
+  EXPECT_EQ(std::string(plan.kernel_id).rfind("cpu.", 0), 0u) << plan.kernel_id;
+  // 2 sequences x 2 KV heads; the 6 rows of G = 2 heads x 3 queries fit one tile.
+  EXPECT_EQ(plan.num_tasks, 4);
+  EXPECT_EQ(plan.num_splits, 1);
+  EXPECT_GT(plan.tile_q_rows, 0);
+  EXPECT_GT(plan.tile_kv_rows, 0);
+  EXPECT_EQ(heed_prepare(HEED_OP_FORWARD, &call.args), HEED_OK) << heed_last_error();
+}
+
+TEST(Plan, BadArguments) {
+  ForwardCall call;
+  heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
+  EXPECT_EQ(heed_plan(HEED_OP_FORWARD, nullptr, &plan), HEED_INVALID_ARGUMENT);
+  EXPECT_STREQ(heed_last_error(), "args = NULL: is required");
+  EXPECT_EQ(heed_plan(HEED_OP_FORWARD, &call.args, nullptr), HEED_INVALID_ARGUMENT);
+  EXPECT_STREQ(heed_last_error(), "plan = NULL: is required");
+  EXPECT_EQ(heed_plan(static_cast<heed_op_t>(6), &call.args, &plan), HEED_INVALID_ARGUMENT);
+  EXPECT_STREQ(heed_last_error(), "op = 6: must be from 0 to 5");
+  plan.struct_size = 12;
+  EXPECT_EQ(heed_plan(HEED_OP_FORWARD, &call.args, &plan), HEED_INVALID_ARGUMENT);
+  EXPECT_TRUE(Contains(heed_last_error(), "plan.struct_size = 12")) << heed_last_error();
+}
+
+TEST(Plan, ForcedKernelIsTheOneThatRuns) {
+  const char* id = "cpu.generic.forward.f32.d576.q12k128";
+  heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
+  ForwardCall call;
+  call.exec.kernel = id;
+  ASSERT_EQ(heed_plan(HEED_OP_FORWARD, &call.args, &plan), HEED_OK) << heed_last_error();
+  EXPECT_STREQ(plan.kernel_id, id);
+  call.exec.kernel = nullptr;
+  const ScopedEnvironment force("HEED_FORCE_KERNEL", id);
+  ASSERT_EQ(heed_plan(HEED_OP_FORWARD, &call.args, &plan), HEED_OK) << heed_last_error();
+  EXPECT_STREQ(plan.kernel_id, id);
+  EXPECT_EQ(call.Run(), HEED_OK) << heed_last_error();
+  // The oracle is another backend, so the forced row does not speak for it.
+  call.exec.backend = HEED_BACKEND_REFERENCE;
+  ASSERT_EQ(heed_plan(HEED_OP_FORWARD, &call.args, &plan), HEED_OK) << heed_last_error();
+  EXPECT_STREQ(plan.kernel_id, "reference.double.forward.any.dany.q1k1");
+}
+
+TEST(Plan, EnvironmentThatNamesNothing) {
+  {
+    const ScopedEnvironment force("HEED_FORCE_KERNEL", "cpu.nothing");
+    ExpectRefused([](ForwardCall&) {}, HEED_INVALID_ARGUMENT, "HEED_FORCE_KERNEL = cpu.nothing");
+  }
+  const ScopedEnvironment force("HEED_CPU_TARGET", "mmx");
+  ExpectRefused([](ForwardCall&) {}, HEED_INVALID_ARGUMENT,
+                "HEED_CPU_TARGET = mmx: must be one of generic, avx2, avx512, avx512bf16");
+}
+
+TEST(Plan, ForcedTarget) {
+  const ScopedEnvironment force("HEED_CPU_TARGET", "generic");
+  heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
+  const ForwardCall call;
+  ASSERT_EQ(heed_plan(HEED_OP_FORWARD, &call.args, &plan), HEED_OK) << heed_last_error();
+  EXPECT_STREQ(plan.kernel_id, "cpu.generic.forward.f32.d576.q12k128");
+}
+
+TEST(Explain, SaysWhatAndWhyNot) {
+  ForwardCall call;
+  call.score.causal = HEED_CAUSAL_ON;
+  const std::string text = Explain(HEED_OP_FORWARD, &call.args);
+  EXPECT_TRUE(Contains(text, "kernel: cpu.")) << text;
+  EXPECT_TRUE(Contains(text, "causal (bottom-right)")) << text;
+  EXPECT_TRUE(Contains(text, "workspace: ")) << text;
+  EXPECT_TRUE(Contains(text, "cpu.generic.forward.bf16.d576.q12k128: takes bf16")) << text;
+}
+
+TEST(Explain, SucceedsWhenNoRowFits) {
+  ForwardCall call;
+  call.q = OwnedTensor(kF32, {2, 3, 4, 600});
+  call.k = OwnedTensor(kF32, {2, 5, 2, 600});
+  const std::string text = Explain(HEED_OP_FORWARD, &call.args);
+  EXPECT_TRUE(Contains(text, "kernel: none: HEED_UNSUPPORTED: no kernel row for forward")) << text;
+  EXPECT_TRUE(Contains(text, "head dim 600 is above its 576")) << text;
+}
+
+TEST(Explain, Buffers) {
+  const ForwardCall call;
+  const std::string full = Explain(HEED_OP_FORWARD, &call.args);
+  char cut[10] = "........";
+  EXPECT_EQ(heed_explain(HEED_OP_FORWARD, &call.args, cut, sizeof(cut), nullptr), HEED_OK);
+  EXPECT_EQ(std::string(cut), full.substr(0, sizeof(cut) - 1));
+  EXPECT_EQ(heed_explain(HEED_OP_FORWARD, &call.args, nullptr, 5, nullptr), HEED_INVALID_ARGUMENT);
+  EXPECT_STREQ(heed_last_error(), "text = NULL: capacity_bytes = 5 needs a buffer");
+}
+
+std::string Info(heed_info_format_t format) {
+  std::string text(1 << 16, '\0');
+  std::size_t needed_bytes = 0;
+  EXPECT_EQ(heed_info(format, text.data(), text.size(), &needed_bytes), HEED_OK);
+  EXPECT_GT(needed_bytes, 0u);
+  text.resize(needed_bytes - 1);
+  return text;
+}
+
+TEST(Info, NamesBackendsTargetsAndRows) {
+  const std::string text = Info(HEED_INFO_TEXT);
+  for (const char* fragment :
+       {heed_version(), "the CUDA backend is not part of this build", "generic    available",
+        "usable cores", "cpu.generic.forward.f32.d576.q12k128"}) {
+    EXPECT_TRUE(Contains(text, fragment)) << fragment << "\n" << text;
+  }
+  const std::string json = Info(HEED_INFO_JSON);
+  for (const char* fragment : {"\"version\": \"",
+                               "\"name\": \"cuda\", \"available\": false, "
+                               "\"reason\": \"",
+                               "\"usable_cores\": "}) {
+    EXPECT_TRUE(Contains(json, fragment)) << fragment << "\n" << json;
+  }
+  EXPECT_EQ(heed_info(static_cast<heed_info_format_t>(2), nullptr, 0, nullptr),
+            HEED_INVALID_ARGUMENT);
+}
+
+TEST(Info, CoresFollowTheEnvironment) {
+  const ScopedEnvironment threads("HEED_NUM_THREADS", "3");
+  EXPECT_TRUE(Contains(Info(HEED_INFO_JSON), "\"usable_cores\": 3,"));
+}
+
+TEST(DeviceErrors, CpuHasNone) {
+  heed_device_errors_t errors = {sizeof(errors), 5, 6};
+  ASSERT_EQ(heed_check_device_errors({HEED_DEVICE_CPU, 0}, &errors), HEED_OK);
+  EXPECT_EQ(errors.num_bad_lengths, 0);
+  EXPECT_EQ(errors.num_bad_block_entries, 0);
+  EXPECT_EQ(heed_check_device_errors({HEED_DEVICE_CPU, 0}, nullptr), HEED_INVALID_ARGUMENT);
+  EXPECT_EQ(heed_check_device_errors({HEED_DEVICE_CUDA, 0}, &errors), HEED_UNAVAILABLE);
+}
+
+}  // namespace
+}  // namespace heed::test
