@@ -1,24 +1,15 @@
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "reference/element.h"
 #include "reference/reference.h"
+#include "reference/softmax_row.h"
 
 namespace heed::reference {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-double LogSumExp(const std::vector<double>& terms) {
-  double largest = -kInfinity;
-  for (const double term : terms) largest = std::max(largest, term);
-  if (largest == -kInfinity) return -kInfinity;
-  double sum = 0.0;
-  for (const double term : terms) sum += std::exp(term - largest);
-  return largest + std::log(sum);
-}
 
 // One row of one head. The sink, if any, is the last term.
 void CombineRow(const core::CombineProblem& problem, std::int64_t batch, std::int64_t head,

@@ -110,30 +110,35 @@ Head LoadHead(const core::ForwardProblem& problem, std::int64_t batch, std::int6
   return head;
 }
 
+double LogSumExp(const std::vector<double>& terms) {
+  double largest = -kInfinity;
+  for (const double term : terms) largest = std::max(largest, term);
+  // std::max passes over NaN; the sum does not.
+  const double base = largest == -kInfinity ? 0.0 : largest;
+  double sum = 0.0;
+  for (const double term : terms) sum += std::exp(term - base);
+  return base + std::log(sum);
+}
+
 SoftmaxRow ComputeSoftmaxRow(const Head& head, std::int64_t i) {
-  const core::ScoreRule& rule = head.problem->score;
   SoftmaxRow row;
-  const double sink = rule.sinks.present() ? rule.sinks.At(head.batch, head.q_head) : -kInfinity;
-  double largest = sink;
+  std::vector<double> terms;
   for (std::int64_t j = 0; j < head.sequence.kv_len; ++j) {
     if (!IsVisible(head, i, j)) continue;
     const Score score = ComputeScore(head, i, j);
     if (score.value == -kInfinity) continue;  // an additive mask hides like a bool mask
     row.keys.push_back(j);
-    row.probability.push_back(score.value);
     row.score_slope.push_back(score.slope);
-    largest = std::max(largest, score.value);
+    terms.push_back(score.value);
   }
-  if (row.keys.empty()) {
-    row.lse = sink;
-    row.sink_probability = sink == -kInfinity ? 0.0 : 1.0;
-    return row;
+  const core::HeadView& sinks = head.problem->score.sinks;
+  const double sink = sinks.present() ? sinks.At(head.batch, head.q_head) : -kInfinity;
+  terms.push_back(sink);
+  row.lse = LogSumExp(terms);
+  for (std::size_t n = 0; n < row.keys.size(); ++n) {
+    row.probability.push_back(std::exp(terms[n] - row.lse));
   }
-  double sum = std::exp(sink - largest);
-  for (const double score : row.probability) sum += std::exp(score - largest);
-  row.lse = largest + std::log(sum);
-  row.sink_probability = std::exp(sink - largest) / sum;
-  for (double& entry : row.probability) entry = std::exp(entry - largest) / sum;
+  row.sink_probability = sink == -kInfinity ? 0.0 : std::exp(sink - row.lse);
   return row;
 }
 

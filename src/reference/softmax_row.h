@@ -53,6 +53,9 @@ SoftmaxRow ComputeSoftmaxRow(const Head& head, std::int64_t i);
 // What dropout multiplies P_ij with: 0 or 1 / (1 - p).
 double DropoutFactor(const Head& head, std::int64_t i, std::int64_t j);
 
+// ln of the sum of exp(term); -inf without a term above -inf.
+double LogSumExp(const std::vector<double>& terms);
+
 double Dot(const double* a, const double* b, std::int64_t num_elems);
 
 }  // namespace heed::reference

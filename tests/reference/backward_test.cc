@@ -155,7 +155,9 @@ TEST(Backward, RowsThatSeeNothingAndRowsOutsideGiveExactZeros) {
   spec.cu_seqlens_kv = {1, 4};
   spec.unused_tail_rows = 3;
   spec.window.right = 0;
+  spec.has_sinks = true;
   Attention attention(spec);
+  attention.sinks = {-INFINITY, -INFINITY};  // as good as none
   const double nan = std::nan("");
   for (std::int64_t head = 0; head < 2; ++head) {
     for (std::int64_t i = 0; i < 4; ++i) {
@@ -182,6 +184,7 @@ TEST(Backward, RowsThatSeeNothingAndRowsOutsideGiveExactZeros) {
     }
   }
   for (double value : attention.dv) EXPECT_TRUE(std::isfinite(value));
+  for (float value : attention.d_sinks) EXPECT_EQ(value, 0.0f);
 }
 
 TEST(Backward, HiddenSlotsNeverInfluence) {

@@ -96,6 +96,18 @@ TEST(Forward, EmptyRowsGiveZeroAndMinusInfinityOrTheSink) {
   }
 }
 
+TEST(Forward, ANanKeyReachesExactlyTheRowsThatSeeIt) {
+  Spec spec = SmallSpec(3, 3);
+  spec.window = {0, 0, Alignment::kBottomRight};  // query i sees key i alone
+  Attention attention(spec);
+  attention.k[attention.KvIndex(0, 1, 0, 0, 2)] = std::nan("");
+  attention.RunForward();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(std::isnan(attention.lse[i]), i == 1) << i;
+    EXPECT_EQ(std::isnan(attention.o[attention.OIndex(0, i, 0, 0)]), i == 1) << i;
+  }
+}
+
 TEST(Forward, BiasOfMinusInfinityHides) {
   Spec spec = SmallSpec(2, 3);
   spec.has_bias = true;
