@@ -1,0 +1,220 @@
+// The plan as a pure function of hand-made problems and machines.
+#include "core/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "core/checked_call.h"
+#include "problems.h"
+
+namespace heed::core {
+namespace {
+
+using test::Avx2Machine;
+using test::Avx512Bf16Machine;
+using test::DenseProblem;
+using test::Machine;
+
+std::string ChosenRow(const ForwardProblem& problem, const DeviceFacts& facts) {
+  Plan plan;
+  const Status status = PlanForward(problem, facts, &plan, nullptr);
+  return status.ok() ? plan.row->id : status.message();
+}
+
+TEST(Plan, BestTargetOfTheMachine) {
+  EXPECT_EQ(ChosenRow(DenseProblem(DType::kF32), Machine({CpuTarget::kGeneric})),
+            "cpu.generic.forward.f32.d576.q12k128");
+  EXPECT_EQ(ChosenRow(DenseProblem(DType::kF32), Avx2Machine()),
+            "cpu.avx2.forward.f32.d576.q24k128");
+  EXPECT_EQ(ChosenRow(DenseProblem(DType::kF16), Avx512Bf16Machine()),
+            "cpu.avx512.forward.f16.d576.q48k128");
+  EXPECT_EQ(ChosenRow(DenseProblem(DType::kBF16), Avx512Bf16Machine()),
+            "cpu.avx512bf16.forward.bf16.d576.q48k128");
+}
+
+TEST(Plan, TasksWorkersAndWorkspace) {
+  Plan plan;
+  ASSERT_TRUE(PlanForward(DenseProblem(DType::kF32), Avx2Machine(), &plan, nullptr).ok());
+  // 100 queries x G = 4 heads in tiles of 24 rows: 17 tiles, for 2 sequences x 2 KV heads.
+  EXPECT_EQ(plan.num_tasks, 17 * 4);
+  EXPECT_EQ(plan.num_splits, 1);
+  EXPECT_EQ(plan.num_workers, 4);
+  EXPECT_EQ(plan.workspace_bytes, 4u * 24000u);
+  EXPECT_FALSE(plan.is_slower_substitute);
+}
+
+TEST(Plan, ThreadsOfTheCallBoundTheWorkers) {
+  ForwardProblem problem = DenseProblem(DType::kF32);
+  Plan plan;
+  problem.exec.num_threads = 3;
+  ASSERT_TRUE(PlanForward(problem, Avx2Machine(), &plan, nullptr).ok());
+  EXPECT_EQ(plan.num_workers, 3);
+  problem.exec.num_threads = 1000;
+  ASSERT_TRUE(PlanForward(problem, Avx2Machine(), &plan, nullptr).ok());
+  EXPECT_EQ(plan.num_workers, 17 * 4);
+}
+
+TEST(Plan, NothingToDoNeedsNoWorkspace) {
+  ForwardProblem problem = DenseProblem(DType::kF32);
+  problem.shape.batch = 0;
+  Plan plan;
+  ASSERT_TRUE(PlanForward(problem, Avx2Machine(), &plan, nullptr).ok());
+  EXPECT_EQ(plan.num_tasks, 0);
+  EXPECT_EQ(plan.workspace_bytes, 0u);
+}
+
+TEST(Plan, IsAFunctionOfItsArguments) {
+  Plan first;
+  Plan second;
+  ASSERT_TRUE(PlanForward(DenseProblem(DType::kF16), Avx2Machine(), &first, nullptr).ok());
+  second.num_tasks = 77;
+  ASSERT_TRUE(PlanForward(DenseProblem(DType::kF16), Avx2Machine(), &second, nullptr).ok());
+  EXPECT_EQ(first.row, second.row);
+  EXPECT_EQ(first.num_tasks, second.num_tasks);
+  EXPECT_EQ(first.workspace_bytes, second.workspace_bytes);
+}
+
+TEST(NumQueryTiles, CountsRowsThatTakePart) {
+  EXPECT_EQ(NumQueryTiles({.q_slots = 0, .q_len = 0}, 4, 24), 0);
+  EXPECT_EQ(NumQueryTiles({.q_slots = 9, .q_len = 0}, 4, 24), 1);
+  EXPECT_EQ(NumQueryTiles({.q_slots = 9, .q_len = 6}, 4, 24), 1);
+  EXPECT_EQ(NumQueryTiles({.q_slots = 9, .q_len = 7}, 4, 24), 2);
+}
+
+TEST(ForcedTarget, ChoosesItsRow) {
+  DeviceFacts facts = Avx512Bf16Machine();
+  facts.forced_cpu_target = CpuTarget::kAvx2;
+  Plan plan;
+  ASSERT_TRUE(PlanForward(DenseProblem(DType::kBF16), facts, &plan, nullptr).ok());
+  EXPECT_STREQ(plan.row->id, "cpu.avx2.forward.bf16.d576.q24k128");
+  EXPECT_TRUE(plan.is_slower_substitute);
+}
+
+TEST(ForcedTarget, ThatCannotRunHereIsUnavailable) {
+  DeviceFacts facts = Avx2Machine();
+  facts.forced_cpu_target = CpuTarget::kAvx512;
+  Plan plan;
+  const Status status = PlanForward(DenseProblem(DType::kF32), facts, &plan, nullptr);
+  EXPECT_EQ(status.code(), HEED_UNAVAILABLE);
+  EXPECT_EQ(status.message(), "HEED_CPU_TARGET = avx512: this CPU has no avx512f");
+}
+
+TEST(ForcedTarget, WithoutARowForTheDType) {
+  DeviceFacts facts = Avx512Bf16Machine();
+  facts.forced_cpu_target = CpuTarget::kAvx512Bf16;
+  Plan plan;
+  const Status status = PlanForward(DenseProblem(DType::kF32), facts, &plan, nullptr);
+  EXPECT_EQ(status.code(), HEED_UNSUPPORTED);
+  EXPECT_NE(status.message().find("HEED_CPU_TARGET forces avx512bf16"), std::string::npos)
+      << status.message();
+}
+
+TEST(ForcedTarget, DoesNotTouchPortableRowsOrTheOracle) {
+  DeviceFacts facts = Avx2Machine();
+  facts.forced_cpu_target = CpuTarget::kAvx2;
+  CombineProblem combine;
+  combine.exec.backend = HEED_BACKEND_CPU;
+  combine.o.dtype = DType::kF32;
+  combine.head_dim_v = 64;
+  Plan plan;
+  ASSERT_TRUE(PlanCombine(combine, facts, &plan, nullptr).ok());
+  EXPECT_STREQ(plan.row->id, "cpu.any.combine.any.dany.q1k1");
+  EXPECT_FALSE(plan.is_slower_substitute);
+  ForwardProblem oracle = DenseProblem(DType::kF64);
+  oracle.exec.backend = HEED_BACKEND_REFERENCE;
+  facts.forced_cpu_target = CpuTarget::kAvx512;
+  EXPECT_EQ(ChosenRow(oracle, facts), "reference.double.forward.any.dany.q1k1");
+}
+
+TEST(ForcedKernel, RunsThatRow) {
+  ForwardProblem problem = DenseProblem(DType::kF32);
+  problem.exec.forced_kernel = "cpu.generic.forward.f32.d576.q12k128";
+  Plan plan;
+  ASSERT_TRUE(PlanForward(problem, Avx2Machine(), &plan, nullptr).ok());
+  EXPECT_STREQ(plan.row->id, problem.exec.forced_kernel);
+  EXPECT_TRUE(plan.is_slower_substitute);
+}
+
+TEST(ForcedKernel, SaysWhyItCannotRun) {
+  ForwardProblem problem = DenseProblem(DType::kF32);
+  problem.exec.forced_kernel = "cpu.avx512.forward.f32.d576.q48k128";
+  Plan plan;
+  const Status absent = PlanForward(problem, Avx2Machine(), &plan, nullptr);
+  EXPECT_EQ(absent.code(), HEED_UNAVAILABLE);
+  EXPECT_NE(absent.message().find("this CPU has no avx512f"), std::string::npos);
+  problem.exec.forced_kernel = "cpu.avx2.forward.bf16.d576.q24k128";
+  EXPECT_EQ(PlanForward(problem, Avx2Machine(), &plan, nullptr).code(), HEED_UNSUPPORTED);
+}
+
+TEST(ForbidSlower, RefusesWhatTheMachineCouldDoBetter) {
+  ForwardProblem problem = DenseProblem(DType::kF32);
+  problem.exec.forbid_slower = true;
+  Plan plan;
+  EXPECT_TRUE(PlanForward(problem, Avx2Machine(), &plan, nullptr).ok());
+  // Nothing better exists on this machine, so generic code is no substitute.
+  EXPECT_TRUE(PlanForward(problem, Machine({CpuTarget::kGeneric}), &plan, nullptr).ok());
+  DeviceFacts facts = Avx2Machine();
+  facts.forced_cpu_target = CpuTarget::kGeneric;
+  const Status status = PlanForward(problem, facts, &plan, nullptr);
+  EXPECT_EQ(status.code(), HEED_UNSUPPORTED);
+  EXPECT_EQ(status.message(),
+            "exec.forbid_slower: cpu.generic.forward.f32.d576.q12k128 is a slower substitute for "
+            "forward on backend cpu, f32, head dim 64");
+}
+
+TEST(Unsupported, NamesTheNearestRowsFirst) {
+  ForwardProblem problem = DenseProblem(DType::kF32);
+  problem.shape.head_dim_v = 577;
+  Plan plan;
+  const Status status = PlanForward(problem, Avx2Machine(), &plan, nullptr);
+  EXPECT_EQ(status.code(), HEED_UNSUPPORTED);
+  EXPECT_EQ(status.message(),
+            "no kernel row for forward on backend cpu, f32, head dim 577; nearest: "
+            "cpu.avx512.forward.f32.d576.q48k128 (head dim 577 is above its 576), "
+            "cpu.avx2.forward.f32.d576.q24k128 (head dim 577 is above its 576), "
+            "cpu.generic.forward.f32.d576.q12k128 (head dim 577 is above its 576)");
+}
+
+TEST(Unsupported, BackendsOfOtherBuilds) {
+  ForwardProblem problem = DenseProblem(DType::kF32);
+  problem.exec.backend = HEED_BACKEND_CUDA;
+  Plan plan;
+  const Status status = PlanForward(problem, Avx2Machine(), &plan, nullptr);
+  EXPECT_EQ(status.code(), HEED_UNAVAILABLE);
+  EXPECT_EQ(status.message(), "the CUDA backend is not part of this build");
+}
+
+TEST(Rejections, EveryOtherRowOfTheOperationHasAReason) {
+  Plan plan;
+  std::vector<Rejection> rejections;
+  ASSERT_TRUE(PlanForward(DenseProblem(DType::kF32), Avx2Machine(), &plan, &rejections).ok());
+  std::size_t forward_rows = 0;
+  for (const KernelRow& row : KernelRows()) forward_rows += row.op == Op::kForward ? 1 : 0;
+  EXPECT_EQ(rejections.size(), forward_rows - 1);
+  for (const Rejection& rejection : rejections) {
+    EXPECT_NE(rejection.row, plan.row);
+    EXPECT_FALSE(rejection.reason.empty()) << rejection.row->id;
+  }
+}
+
+TEST(Registry, RowsAgreeWithTheirIds) {
+  for (const KernelRow& row : KernelRows()) {
+    const std::string target = row.backend == Backend::kReference   ? "double"
+                               : row.cpu_target == CpuTarget::kNone ? "any"
+                                                                    : CpuTargetName(row.cpu_target);
+    const std::string head_dim =
+        row.max_head_dim == kAnyHeadDim ? "any" : std::to_string(row.max_head_dim);
+    EXPECT_EQ(row.id, Format("%s.%s.%s.%s.d%s.q%dk%d", BackendName(row.backend), target.c_str(),
+                             OpName(row.op), DTypeName(row.dtype), head_dim.c_str(),
+                             row.tile_q_rows, row.tile_kv_rows));
+    EXPECT_LT(std::strlen(row.id), sizeof(heed_plan_info_t::kernel_id));
+    int same_id = 0;
+    for (const KernelRow& other : KernelRows()) same_id += std::strcmp(row.id, other.id) == 0;
+    EXPECT_EQ(same_id, 1) << row.id;
+  }
+}
+
+}  // namespace
+}  // namespace heed::core
