@@ -1,5 +1,7 @@
 #include "roof.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -13,20 +15,27 @@
 namespace heed::bench {
 namespace {
 
-double Now() {
-  using Clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+double Now(Clock clock) {
+#if defined(CLOCK_THREAD_CPUTIME_ID)
+  if (clock == Clock::kThreadCpu) {
+    struct timespec time = {};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  }
+#endif
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
 }
 
 // Amount of work per second of a piece repeated until `seconds` have passed.
 template <class Piece>
-double RepeatFor(double seconds, double work_per_piece, const Piece& piece) {
-  const double start = Now();
+double RepeatFor(double seconds, Clock clock, double work_per_piece, const Piece& piece) {
+  const double start = Now(clock);
   double work = 0.0, elapsed = 0.0;
   do {
     piece();
     work += work_per_piece;
-    elapsed = Now() - start;
+    elapsed = Now(clock) - start;
   } while (elapsed < seconds);
   return work / elapsed;
 }
@@ -49,9 +58,9 @@ double SumOverThreads(int num_threads, const std::function<double(int)>& body) {
   return sum;
 }
 
-// About 15 microseconds at 12 chains and 3.4 GHz: long beside reading the clock, short beside a
-// measurement.
-constexpr std::int64_t kStepsPerPiece = 8192;
+// About 60 microseconds at 12 chains and 3.4 GHz: long beside reading the clock (up to half a
+// microsecond), short beside a measurement.
+constexpr std::int64_t kStepsPerPiece = 32768;
 
 }  // namespace
 
@@ -76,9 +85,9 @@ const RoofLoop* BestRoof(RoofKind kind) {
   return kind == RoofKind::kFmaF32 ? &kFmaF32Portable : nullptr;
 }
 
-double MeasureOpsPerSecond(const RoofLoop& roof, int num_threads, double seconds) {
+double MeasureOpsPerSecond(const RoofLoop& roof, int num_threads, double seconds, Clock clock) {
   return SumOverThreads(num_threads, [&](int) {
-    return RepeatFor(seconds, roof.ops_per_step * static_cast<double>(kStepsPerPiece),
+    return RepeatFor(seconds, clock, roof.ops_per_step * static_cast<double>(kStepsPerPiece),
                      [&] { roof.run(kStepsPerPiece); });
   });
 }
@@ -88,18 +97,19 @@ double MeasureReadBytesPerSecond(std::size_t bytes_per_thread, int num_threads, 
     const std::size_t num_words =
         std::max<std::size_t>(bytes_per_thread / sizeof(std::uint64_t), 1);
     const auto words = std::make_unique<std::uint64_t[]>(num_words);
-    return RepeatFor(seconds, static_cast<double>(num_words * sizeof(std::uint64_t)), [&] {
-      std::uint64_t sum = 0;
-      for (std::size_t i = 0; i < num_words; ++i) sum += words[i];
-      asm volatile("" : : "r"(sum) : "memory");
-    });
+    return RepeatFor(seconds, Clock::kWall, static_cast<double>(num_words * sizeof(std::uint64_t)),
+                     [&] {
+                       std::uint64_t sum = 0;
+                       for (std::size_t i = 0; i < num_words; ++i) sum += words[i];
+                       asm volatile("" : : "r"(sum) : "memory");
+                     });
   });
 }
 
 double MeasureClockHz(double seconds) {
 #if defined(__x86_64__)
   constexpr int kAddsPerPiece = 100000;
-  return RepeatFor(seconds, kAddsPerPiece, [] {
+  return RepeatFor(seconds, Clock::kThreadCpu, kAddsPerPiece, [] {
     std::uint64_t x = 0;
     for (int i = 0; i < kAddsPerPiece / 10; ++i) {
       asm volatile(

@@ -2,7 +2,7 @@
 // loops that do nothing else. Kernels are reported as a fraction of these, timed side by side.
 //
 //   if (const RoofLoop* roof = BestRoof(RoofKind::kFmaF32)) {
-//     double flops = MeasureOpsPerSecond(*roof, /*num_threads=*/2, /*seconds=*/0.01);
+//     double flops = MeasureOpsPerSecond(*roof, 2, 0.01, Clock::kWall);
 //   }
 #ifndef HEED_BENCH_ROOF_ROOF_H_
 #define HEED_BENCH_ROOF_ROOF_H_
@@ -32,8 +32,12 @@ struct RoofLoop {
 // The widest loop that runs here, by CPUID; null when this CPU has no such instruction.
 const RoofLoop* BestRoof(RoofKind kind);
 
+// What a second is: of the wall, or of the thread's own CPU time, which stands still while the
+// system gives the core to others. Time what is compared with the roof by the same clock.
+enum class Clock : std::uint8_t { kWall, kThreadCpu };
+
 // Sum over num_threads threads that run at the same time for about `seconds`, the caller being one.
-double MeasureOpsPerSecond(const RoofLoop& roof, int num_threads, double seconds);
+double MeasureOpsPerSecond(const RoofLoop& roof, int num_threads, double seconds, Clock clock);
 
 // Sequential reads of one private buffer per thread. Choose bytes_per_thread well above the last
 // cache level for memory bandwidth, or below a level for that level's.

@@ -8,7 +8,8 @@
 namespace heed::tools {
 namespace {
 
-// Unit roundoff: half the distance from 1 to the next number.
+constexpr double kUnit32 = 0x1p-24;  // fp32, in which every kernel accumulates
+
 double UnitRoundoff(ElementType type) {
   switch (type) {
     case ElementType::kBF16:
@@ -16,26 +17,12 @@ double UnitRoundoff(ElementType type) {
     case ElementType::kF16:
       return 0x1p-11;
     default:
-      return 0x1p-24;
+      return kUnit32;
   }
 }
 
-// Smallest subnormal.
-double SmallestStep(ElementType type) {
-  return type == ElementType::kF16 ? 0x1p-24 : type == ElementType::kBF16 ? 0x1p-133 : 0x1p-149;
-}
-
-constexpr double kUnit32 = 0x1p-24;  // every kernel accumulates in fp32
-
-// Relative error of a sum of n products: n u at worst; 8 sqrt(n) u fails with a probability below
-// 1e-13 when roundings are independent (Higham and Mary 2019, lambda = 8).
-double SumError(double count) { return std::min(count, 8.0 * std::sqrt(count)) * kUnit32; }
-
-// Roundings of exp and of the rescaling, in units of fp32 roundoff: exp's own error (about 4), the
-// running maximum's correction, the product with 1 / sum and 1 / (1 - p).
-constexpr double kSoftmaxRoundings = 16.0;
-// Scaling, softcap, bias and ALiBi round a score at most this often.
-constexpr double kScoreRoundings = 6.0;
+// g(m): unit roundoffs that a sum of m terms loses when roundings are independent.
+double SumGrowth(double num_terms) { return std::min(num_terms, 7.0 * std::sqrt(num_terms)); }
 
 double LargestAbs(const std::optional<Tensor>& tensor) {
   double largest = 0.0;
@@ -61,45 +48,67 @@ double LargestRowNorm(const Tensor& tensor) {
   return std::sqrt(largest);
 }
 
-// Keys a row can have at most: all there are.
-double MaxKeys(const Inputs& inputs) {
-  const Tensor& v = *inputs[Operand::kV];
-  double count = 1.0;
-  const std::size_t rank = v.shape.size();
-  const std::size_t row_axis = inputs.layout == Layout::kHeadsRows ? rank - 2 : rank - 3;
-  count = static_cast<double>(v.shape[row_axis]);
-  if (inputs[Operand::kBlockTable]) count *= static_cast<double>(v.shape[0]);
+// Rows of q, k or v that one sequence can have at most: all there are.
+double MaxRows(const Inputs& inputs, Operand operand) {
+  const std::vector<std::int64_t>& shape = inputs[operand]->shape;
+  const std::size_t row_axis = shape.size() - (inputs.layout == Layout::kHeadsRows ? 2 : 3);
+  double count = static_cast<double>(shape[row_axis]);
+  if (operand != Operand::kQ && inputs[Operand::kBlockTable]) {
+    count *= static_cast<double>(shape[0]);
+  }
   return std::max(count, 1.0);
+}
+
+// e_s: of any score, in natural-log units.
+double ScoreError(const Inputs& inputs, const ScoreOptions& score) {
+  const Tensor& q = *inputs[Operand::kQ];
+  const double head_dim = static_cast<double>(std::max<std::int64_t>(q.shape.back(), 1));
+  const double scale = std::fabs(score.scale.value_or(1.0 / std::sqrt(head_dim)));
+  // No sum of |q_d k_d| is larger (Cauchy-Schwarz).
+  const double product = scale * LargestRowNorm(q) * LargestRowNorm(*inputs[Operand::kK]);
+  const double distance = MaxRows(inputs, Operand::kQ) + MaxRows(inputs, Operand::kK);
+  const double added =
+      LargestAbs(inputs[Operand::kBias]) + LargestAbs(inputs[Operand::kAlibiSlopes]) * distance;
+  const double capped = score.softcap > 0.0 ? std::min(score.softcap, product) : product;
+  double roundings = (SumGrowth(head_dim) + 4.0) * product;
+  if (score.softcap > 0.0) roundings += 12.0 * capped;
+  if (added > 0.0) roundings += 5.0 * (capped + added);
+  return roundings * kUnit32;
 }
 
 }  // namespace
 
 ErrorBound::ErrorBound(const Inputs& inputs, const Options& options) {
-  const Tensor& q = *inputs[Operand::kQ];
-  const double head_dim = static_cast<double>(std::max<std::int64_t>(q.shape.back(), 1));
-  const double scale = options.score.scale.value_or(1.0 / std::sqrt(head_dim));
-  // Cauchy-Schwarz: no |scale * q.k| and no sum of its |products| is larger.
-  const double product =
-      std::fabs(scale) * LargestRowNorm(q) * LargestRowNorm(*inputs[Operand::kK]);
-  const double num_keys = MaxKeys(inputs);
-  const double num_rows = static_cast<double>(q.NumElements()) / head_dim;
-  const double additive = LargestAbs(inputs[Operand::kBias]) +
-                          LargestAbs(inputs[Operand::kAlibiSlopes]) * (num_keys + num_rows);
-  score_error_ = SumError(head_dim) * product + kScoreRoundings * kUnit32 * (product + additive);
-  sum_error_ = SumError(num_keys) + kSoftmaxRoundings * kUnit32;
-  weight_error_ = q.type == ElementType::kF32 ? 0.0 : UnitRoundoff(q.type);
-  output_rounding_ = UnitRoundoff(q.type);
-  smallest_step_ = SmallestStep(q.type);
+  const ElementType type = inputs[Operand::kQ]->type;
+  const double num_keys = MaxRows(inputs, Operand::kV);
+  log_num_keys_ = std::log(num_keys);
+  weight_error_ =
+      ScoreError(inputs, options.score) + (3.0 * LargestAbs(inputs[Operand::kSinks]) +
+                                           2.0 * log_num_keys_ + 8.0 + 3.0 * SumGrowth(num_keys)) *
+                                              kUnit32;
+  const bool is_rounded = type == ElementType::kF16 || type == ElementType::kBF16;
+  const double p_rounding = is_rounded ? UnitRoundoff(type) : 0.0;
+  rounded_weight_ = std::expm1(weight_error_ + p_rounding);
+  output_rounding_ = UnitRoundoff(type);
+
+  const double largest_value = LargestAbs(inputs[Operand::kV]) / (1.0 - options.score.dropout_p);
+  // fp16 loses half of its smallest subnormal of each weight and of the result.
+  constexpr double kHalfStepF16 = 0x1p-25;
+  constexpr double kSmallestNormal32 = 0x1p-126;
+  smallest_output_ = type == ElementType::kF16 ? (num_keys * largest_value + 1.0) * kHalfStepF16
+                                               : (num_keys + 1.0) * kSmallestNormal32;
 }
 
 double ErrorBound::ForOutput(double expected, double magnitude) const {
-  // A score that is off by e changes its weight by a factor exp(e), and the sum of all weights too.
-  const double relative = std::expm1(2.0 * score_error_) + sum_error_ + weight_error_;
-  return relative * magnitude + output_rounding_ * std::fabs(expected) + smallest_step_;
+  // Weights off by factors within 1 +- r move o by at most r sum_j p_j |v_j - o|, and by no more
+  // than twice the magnitude.
+  const double moved =
+      std::min(rounded_weight_ * (magnitude + std::fabs(expected)), 2.0 * magnitude);
+  return moved + output_rounding_ * (std::fabs(expected) + moved) + smallest_output_;
 }
 
 double ErrorBound::ForLse(double expected) const {
-  return score_error_ + sum_error_ + 4.0 * kUnit32 * std::fabs(expected) + 0x1p-149;
+  return weight_error_ + 4.0 * kUnit32 * (std::fabs(expected) + log_num_keys_ + 1.0);
 }
 
 }  // namespace heed::tools

@@ -1,9 +1,7 @@
-// How far a correct kernel may be from exact attention: the bound that `heed check` applies.
-// docs/cli.md states it in words.
+// How far a correct kernel may be from exact attention: the bound that `heed check` applies, as
+// docs/numerics.md derives it for independent rounding errors.
 #ifndef HEED_TOOLS_ERROR_BOUND_H_
 #define HEED_TOOLS_ERROR_BOUND_H_
-
-#include <cstdint>
 
 #include "inputs.h"
 #include "options.h"
@@ -14,16 +12,16 @@ class ErrorBound {
  public:
   ErrorBound(const Inputs& inputs, const Options& options);
 
-  // `magnitude` is sum_j p_j |v_j| of the element, expected its right value.
+  // `magnitude` is sum_j p_j |v_j| of the element, `expected` its right value.
   double ForOutput(double expected, double magnitude) const;
   double ForLse(double expected) const;
 
  private:
-  double score_error_ = 0.0;      // absolute, of any score
-  double sum_error_ = 0.0;        // relative, of a sum over the keys
-  double weight_error_ = 0.0;     // relative, of a softmax weight once it is stored
-  double output_rounding_ = 0.0;  // relative
-  double smallest_step_ = 0.0;    // of the output type
+  double weight_error_ = 0.0;     // relative, of an fp32 softmax weight: w of docs/numerics.md
+  double rounded_weight_ = 0.0;   // the same with the rounding of P to 16 bits: r
+  double output_rounding_ = 0.0;  // unit roundoff of o's type: u_t
+  double smallest_output_ = 0.0;  // absolute: lost weights and subnormal results
+  double log_num_keys_ = 0.0;
 };
 
 }  // namespace heed::tools

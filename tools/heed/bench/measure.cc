@@ -32,8 +32,12 @@ std::size_t TensorBytes(const Inputs& inputs, const Outputs& outputs) {
 
 // Time in which work was possible. One thread: CPU time of the process, which stands still while
 // other processes have the core. Several threads: the wall clock, which also counts waiting.
-double WorkSeconds(std::int32_t num_threads) {
-  return num_threads == 1 ? os::ProcessCpuSeconds() : os::NowSeconds();
+double WorkSeconds(bench::Clock clock) {
+  return clock == bench::Clock::kThreadCpu ? os::ProcessCpuSeconds() : os::NowSeconds();
+}
+
+bench::Clock ClockFor(const BenchCase& bench_case) {
+  return bench_case.num_threads == 1 ? bench::Clock::kThreadCpu : bench::Clock::kWall;
 }
 
 // Peak loops to time beside a case: fp32 FMA always, the dot product of its own type if there is
@@ -50,7 +54,10 @@ std::vector<const RoofLoop*> RoofsFor(const BenchCase& bench_case) {
 class PairedTimer {
  public:
   PairedTimer(const BenchCase& bench_case, const ForwardCall& call)
-      : bench_case_(bench_case), call_(call), roofs_(RoofsFor(bench_case)) {}
+      : bench_case_(bench_case),
+        call_(call),
+        roofs_(RoofsFor(bench_case)),
+        clock_(ClockFor(bench_case)) {}
 
   void Run(double seconds_per_run, Progress* progress, Measurement* result) {
     const BenchOptions& options = bench_case_.problem.bench;
@@ -81,7 +88,8 @@ class PairedTimer {
   std::vector<double> RoofRates() const {
     std::vector<double> rates;
     for (const RoofLoop* roof : roofs_) {
-      rates.push_back(bench::MeasureOpsPerSecond(*roof, bench_case_.num_threads, roof_seconds_));
+      rates.push_back(
+          bench::MeasureOpsPerSecond(*roof, bench_case_.num_threads, roof_seconds_, clock_));
     }
     return rates;
   }
@@ -89,10 +97,10 @@ class PairedTimer {
   // Work seconds of one run.
   double TimeSlice() {
     const double wall_start = os::NowSeconds();
-    const double work_start = WorkSeconds(bench_case_.num_threads);
+    const double work_start = WorkSeconds(clock_);
     for (std::int64_t run = 0; run < runs_per_slice_; ++run) call_.Run();
     const auto runs = static_cast<double>(runs_per_slice_);
-    const double work_seconds = (WorkSeconds(bench_case_.num_threads) - work_start) / runs;
+    const double work_seconds = (WorkSeconds(clock_) - work_start) / runs;
     wall_seconds_.push_back((os::NowSeconds() - wall_start) / runs);
     return work_seconds;
   }
@@ -110,6 +118,7 @@ class PairedTimer {
   const BenchCase& bench_case_;
   const ForwardCall& call_;
   std::vector<const RoofLoop*> roofs_;
+  bench::Clock clock_;
   std::int64_t runs_per_slice_ = 1;
   double roof_seconds_ = 0.0;
   std::vector<double> wall_seconds_;
@@ -154,7 +163,10 @@ Measurement Measure(const BenchCase& bench_case, double clock_hz, Progress* prog
     result.num_slices = result.runs_per_slice = 1;
     result.seconds = Summarise({first_seconds});
   } else {
-    PairedTimer(bench_case, call).Run(TimeOneRun(call), progress, &result);
+    // A cold run is a poor guess for short calls only.
+    constexpr double kLongRunSeconds = 0.1;
+    const double guess = first_seconds > kLongRunSeconds ? first_seconds : TimeOneRun(call);
+    PairedTimer(bench_case, call).Run(guess, progress, &result);
   }
   for (RoofShare& roof : result.roofs) {
     for (const RoofKind kind : {RoofKind::kFmaF32, RoofKind::kDotBf16}) {
