@@ -1,4 +1,4 @@
-// conformance [--full] [--cases=N] [--seed=N] [--case=ID] [GoogleTest flags]
+// conformance [--full] [--cases=N] [--seed=N] [--case=ID] [--kernel=TEXT] [GoogleTest flags]
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -35,6 +35,10 @@ bool ReadFlag(std::string_view flag) {
   };
   if (flag == "--full") return options.full = true;
   if (const char* id = value("--case=")) return !(options.case_id = id).empty();
+  if (const char* part = value("--kernel=")) {
+    options.kernel_part = part;
+    return true;
+  }
   if (const char* count = value("--cases=")) {
     return (options.num_cases = std::strtoull(count, nullptr, 10)) != 0;
   }

@@ -9,6 +9,7 @@ namespace heed::test {
 
 struct ConformanceOptions {
   std::string case_id;          // --case=ID or HEED_CASE: run this one only
+  std::string kernel_part;      // --kernel=TEXT: only rows whose id contains it
   std::uint64_t seed = 1;       // --seed=N or HEED_CONFORMANCE_SEED
   std::uint64_t num_cases = 0;  // --cases=N or HEED_CONFORMANCE_CASES; 0 = by tier
   bool full = false;            // --full

@@ -86,7 +86,7 @@ void PickMemory(Random& random, ForwardCase* result) {
   if (random.Chance(0.5)) {
     result->layout =
         random.Pick({Layout::kHeadsFirst, Layout::kRowsFirst, Layout::kPadded, Layout::kSlicedHeads,
-                     Layout::kBroadcast, Layout::kReversed, Layout::kHugeSingleton});
+                     Layout::kBroadcast, Layout::kHugeSingleton});
   }
   if (random.Chance(0.5)) {
     result->values =
@@ -95,6 +95,7 @@ void PickMemory(Random& random, ForwardCase* result) {
   }
   result->fenced = random.Chance(0.3);
   result->no_lse = random.Chance(0.1);
+  result->caller_workspace = random.Chance(0.5);
   result->num_threads = random.Pick<std::int32_t>({1, 1, 1, 2, 3});
 }
 

@@ -26,7 +26,7 @@ const NameTable<Layout>& LayoutNames() {
                                           {Layout::kPadded, "strides-padded"},
                                           {Layout::kSlicedHeads, "strides-sliced"},
                                           {Layout::kBroadcast, "strides-broadcast"},
-                                          {Layout::kReversed, "strides-reversed"},
+
                                           {Layout::kHugeSingleton, "strides-huge-singleton"}};
   return names;
 }
@@ -61,19 +61,19 @@ constexpr Flag kFlags[] = {{"causal", &ForwardCase::causal},
                            {"seqused-q", &ForwardCase::seqused_q},
                            {"seqused-kv", &ForwardCase::seqused_kv},
                            {"fenced", &ForwardCase::fenced},
-                           {"no-lse", &ForwardCase::no_lse}};
+                           {"no-lse", &ForwardCase::no_lse},
+                           {"workspace", &ForwardCase::caller_workspace}};
 
 struct Number {
   std::string_view prefix;
   std::int64_t ForwardCase::*field;
   std::int64_t default_value;
 };
-// A prefix that begins another one stands after it.
 constexpr Number kNumbers[] = {
     {"b", &ForwardCase::batch, -1},          {"hq", &ForwardCase::num_q_heads, -1},
     {"hkv", &ForwardCase::num_kv_heads, -1}, {"sq", &ForwardCase::q_len, -1},
-    {"skv", &ForwardCase::kv_len, -1},       {"dv", &ForwardCase::head_dim_v, -1},
-    {"d", &ForwardCase::head_dim, -1},       {"paged", &ForwardCase::page_slots, 0}};
+    {"skv", &ForwardCase::kv_len, -1},       {"d", &ForwardCase::head_dim, -1},
+    {"dv", &ForwardCase::head_dim_v, -1},    {"paged", &ForwardCase::page_slots, 0}};
 
 template <class T>
 std::string_view NameOf(const NameTable<T>& table, T value) {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "support/guarded_buffer.h"
-#include "support/random.h"
 #include "support/tolerance.h"
 
 namespace heed::test {
@@ -55,7 +54,7 @@ std::string CaseChecker::RunKernel(const Engine& engine) {
     return "forced " + engine.kernel_id + " but the plan runs " + plan.kernel_id;
   }
   std::optional<GuardedBuffer> workspace;
-  if (Random(instance_.description().seed, "workspace").Chance(0.5)) {
+  if (instance_.description().caller_workspace) {
     // Fresh guarded memory is all 0xFF: NaN to whoever reads before writing. The band in front
     // keeps the 64-byte alignment that the library may ask for.
     workspace.emplace(plan.workspace_bytes, Placement::kGuardBands);

@@ -29,10 +29,17 @@ void Comparison::Add(const char* tensor, const Indices& index, double expected, 
   bound_ = bound;
 }
 
+namespace {
+
+// NaN without a sign, which carries no meaning.
+double Printable(double value) { return std::isnan(value) ? std::fabs(value) : value; }
+
+}  // namespace
+
 std::string Comparison::Describe() const {
   char text[256];
   std::snprintf(text, sizeof text, "%s%s = %.9g, expected %.9g, bound %.3g (%lld of %lld differ)",
-                tensor_, ToString(index_).c_str(), actual_, expected_, bound_,
+                tensor_, ToString(index_).c_str(), Printable(actual_), Printable(expected_), bound_,
                 static_cast<long long>(num_mismatches_), static_cast<long long>(num_elements_));
   return text;
 }

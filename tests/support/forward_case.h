@@ -19,7 +19,6 @@ enum class Layout : std::uint8_t {
   kPadded,        // rows, heads and batches followed by unused elements
   kSlicedHeads,   // a slice of a tensor with more heads, as in a fused qkv projection
   kBroadcast,     // inputs repeat over batch and heads by stride 0
-  kReversed,      // negative row and head strides
   kHugeSingleton  // size-1 axes carry absurd strides
 };
 
@@ -81,6 +80,7 @@ struct ForwardCase {
   Values values = Values::kNormal;
   bool fenced = false;  // buffers end at an inaccessible page
   bool no_lse = false;
+  bool caller_workspace = false;  // full of NaN, between guard bands
   std::int32_t num_threads = 1;
   std::uint64_t seed = 0;
 

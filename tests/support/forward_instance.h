@@ -51,12 +51,8 @@ class ForwardInstance {
   bool SeesAnyKey(std::int64_t b, std::int64_t head, std::int64_t row) const;
   double scale() const { return scale_; }
 
-  StridedTensor& q() { return *q_; }
-  StridedTensor& k() { return *k_; }
-  StridedTensor& v() { return *v_; }
-  StridedTensor& o() { return *o_; }
-  StridedTensor* lse() { return lse_.get(); }
-  StridedTensor* seqused_kv() { return seqused_kv_.get(); }
+  const StridedTensor& q() const { return *q_; }
+  const StridedTensor& o() const { return *o_; }
 
  private:
   ForwardInstance() = default;

@@ -1,7 +1,6 @@
 #include "support/kernel_rows.h"
 
-#include <limits>
-
+#include "core/registry.h"
 #include "support/forward_instance.h"
 
 namespace heed::test {
@@ -25,7 +24,7 @@ heed_backend_t KernelRow::AbiBackend() const {
 }
 
 const std::vector<KernelRow>& AllKernelRows() {
-  constexpr std::int64_t kAnyHeadDim = std::numeric_limits<std::int64_t>::max();
+  using core::kAnyHeadDim;
 #define HEED_KERNEL(id, backend, target, op, dtype, max_head_dim, tile_q, tile_kv, rank) \
   {id, #backend, #target, #op, #dtype, max_head_dim, rank},
   static const std::vector<KernelRow> rows = {

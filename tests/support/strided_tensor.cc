@@ -7,21 +7,13 @@
 namespace heed::test {
 namespace {
 
-struct Extent {
-  std::int64_t before_elems = 0;  // below element [0, ..., 0]
-  std::int64_t span_elems = 0;
-};
-
-Extent ExtentOf(const Indices& shape, const Indices& strides) {
-  Extent extent;
-  std::int64_t after_elems = 0;
+std::size_t SpanElems(const Indices& shape, const Indices& strides) {
+  std::int64_t last_elems = 0;
   for (std::size_t axis = 0; axis < shape.count(); ++axis) {
-    if (shape[axis] == 0) return Extent{};
-    const std::int64_t reach_elems = (shape[axis] - 1) * (shape[axis] > 1 ? strides[axis] : 0);
-    (reach_elems < 0 ? extent.before_elems : after_elems) += std::abs(reach_elems);
+    if (shape[axis] == 0) return 0;
+    if (shape[axis] > 1) last_elems += (shape[axis] - 1) * strides[axis];
   }
-  extent.span_elems = extent.before_elems + after_elems + 1;
-  return extent;
+  return static_cast<std::size_t>(last_elems) + 1;
 }
 
 }  // namespace
@@ -50,13 +42,10 @@ StridedTensor::StridedTensor(Element element, Indices shape, Indices strides, Pl
     : element_(element),
       shape_(shape),
       strides_(strides),
-      first_elems_(ExtentOf(shape_, strides_).before_elems),
-      buffer_(
-          static_cast<std::size_t>(ExtentOf(shape_, strides_).span_elems) * ElementBytes(element),
-          placement) {
+      buffer_(SpanElems(shape_, strides_) * ElementBytes(element), placement) {
   PoisonAll(gap_poison);
   abi_ = {};
-  abi_.data = buffer_.data() + static_cast<std::size_t>(first_elems_) * ElementBytes(element);
+  abi_.data = buffer_.data();
   abi_.device = {HEED_DEVICE_CPU, 0};
   abi_.ndim = static_cast<std::int32_t>(shape_.count());
   abi_.dtype = ElementToAbi(element);
@@ -68,7 +57,7 @@ StridedTensor::StridedTensor(Element element, Indices shape)
     : StridedTensor(element, shape, CompactStrides(shape)) {}
 
 std::int64_t StridedTensor::OffsetElems(const Indices& index) const {
-  std::int64_t offset_elems = first_elems_;
+  std::int64_t offset_elems = 0;
   for (std::size_t axis = 0; axis < index.count(); ++axis) {
     if (index[axis] != 0) offset_elems += index[axis] * strides_[axis];
   }

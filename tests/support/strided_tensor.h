@@ -16,7 +16,7 @@ namespace heed::test {
 
 class StridedTensor {
  public:
-  // Strides are in elements and may be 0 or negative.
+  // Strides are in elements, not negative; 0 repeats.
   StridedTensor(Element element, Indices shape, Indices strides,
                 Placement placement = Placement::kGuardBands, Poison gap_poison = Poison::kNaN);
   // Compact.
@@ -52,7 +52,6 @@ class StridedTensor {
   Element element_;
   Indices shape_;
   Indices strides_;
-  std::int64_t first_elems_;  // payload start to element [0, ..., 0]
   GuardedBuffer buffer_;
   heed_tensor_t abi_;
 };
