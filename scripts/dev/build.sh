@@ -1,8 +1,9 @@
 # shellcheck shell=bash
 # Configuring and building presets (CMakePresets.json) into build/<preset>.
 
+# configure_preset PRESET [OPTION...]
 configure_preset() {
-  local options=()
+  local options=("${@:2}")
   [[ -z "${CI:-}" ]] || options+=(-DHEED_WARNINGS_AS_ERRORS=ON)
   cmake --preset "$1" "${options[@]}" >/dev/null
 }

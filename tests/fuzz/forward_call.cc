@@ -12,6 +12,13 @@ void RunSerially(void* /*context*/, std::int64_t num_workers, void (*body)(void*
   for (std::int64_t worker = num_workers; worker-- > 0;) body(body_context, worker);
 }
 
+constexpr const char* kKernelIds[] = {
+#define HEED_KERNEL(id, ...) id,
+#include "core/kernels.inc"
+#undef HEED_KERNEL
+};
+constexpr std::int64_t kNumKernelIds = sizeof kKernelIds / sizeof kKernelIds[0];
+
 // Writes any bits into an enumeration field, as a C caller may.
 template <class Enum>
 void SetEnum(Enum* field, std::int32_t value) {
@@ -146,6 +153,8 @@ void ForwardCall::MakeExec() {
   exec_.fixed_split = source_.Pick({HEED_OFF, HEED_ON});
   exec_.num_threads = source_.Pick<std::int32_t>({1, 1, 2, 3});
   if (source_.OneIn(3)) exec_.parallel_for = RunSerially;
+  // Most of these do not fit the dtype or the machine, which is then the right answer.
+  if (source_.OneIn(4)) exec_.kernel = kKernelIds[source_.Between(0, kNumKernelIds - 1)];
 }
 
 void ForwardCall::Connect() {

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Writes the results tables of README.md from bench/results/<machine>/*.json.
+
+Those files are what `heed bench --json` wrote; every cell comes from them.
+Usage: readme_tables.py [--check | --self-test]
+  --check   changes nothing; fails when README.md is not what the files give
+"""
+
+import json
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"(<!-- results:begin -->\n).*?(<!-- results:end -->)", re.DOTALL)
+NO_RESULTS = "No results are committed yet; `./dev bench` measures this machine.\n"
+
+
+def duration_text(seconds):
+    """Three significant digits in s, ms or us."""
+    for unit, name in ((1, "s"), (1e-3, "ms")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+def problem_text(problem):
+    mask = "causal" if problem["causal"] else "full"
+    heads = f"{problem['num_q_heads']}/{problem['num_kv_heads']} heads"
+    return (f"{problem['dtype']} {mask}, {heads}, L = {problem['q_len']}, "
+            f"D = {problem['head_dim']}, {problem['threads']} threads")
+
+
+def roof_text(roofs):
+    if not roofs:
+        return ""
+    return f"{100 * roofs[0]['fraction']['median']:.0f} % of {roofs[0]['name']}"
+
+
+def row_text(row):
+    cells = [problem_text(row["problem"]), f"`{row['kernel']}`",
+             duration_text(row["seconds"]["median"]), f"{row['tflops']:.3g}",
+             roof_text(row["roofs"])]
+    return "| " + " | ".join(cells) + " |\n"
+
+
+def report_text(name, report):
+    """One caption and one table for one file."""
+    lines = [f"{report['library']['cpu']['model']}, heed {report['heed']}: "
+             f"[{name}](bench/results/{name})\n\n",
+             "| problem | kernel | median time | TFLOP/s | share of the roof |\n",
+             "|---|---|---|---|---|\n"]
+    return "".join(lines + [row_text(row) for row in report["rows"]])
+
+
+def results_text(folder):
+    files = sorted(folder.glob("*/*.json")) if folder.is_dir() else []
+    texts = [report_text(path.relative_to(folder).as_posix(),
+                         json.loads(path.read_text(encoding="utf-8"))) for path in files]
+    return "\n".join(texts) if texts else NO_RESULTS
+
+
+def with_results(readme, results):
+    """The README with its results block replaced; there must be exactly one."""
+    if len(BLOCK.findall(readme)) != 1:
+        raise ValueError("README.md needs one results:begin / results:end block")
+    return BLOCK.sub(lambda match: match.group(1) + results + match.group(2), readme)
+
+
+def self_test():
+    """A made-up report must give its table, and a README that differs must be noticed."""
+    problem = {"dtype": "f32", "causal": True, "num_q_heads": 8, "num_kv_heads": 2, "q_len": 4096,
+               "head_dim": 64, "threads": 2}
+    row = {"problem": problem, "kernel": "some.row", "seconds": {"median": 0.0125},
+           "tflops": 0.123456, "roofs": [{"name": "FMA", "fraction": {"median": 0.874}}]}
+    report = {"heed": "0.1.0", "library": {"cpu": {"model": "Some CPU"}}, "rows": [row]}
+    results = report_text("some/file.json", report)
+    expected = ("| f32 causal, 8/2 heads, L = 4096, D = 64, 2 threads | `some.row` | 12.5 ms | "
+                "0.123 | 87 % of FMA |\n")
+    stale = "a\n<!-- results:begin -->\nold\n<!-- results:end -->\nb\n"
+    fresh = with_results(stale, results)
+    if expected not in fresh or "old" in fresh or with_results(fresh, results) != fresh:
+        print(f"self-test: unexpected table:\n{fresh}", file=sys.stderr)
+        return 1
+    print("self-test: the table is as expected")
+    return 0
+
+
+def main(arguments):
+    if "--self-test" in arguments:
+        return self_test()
+    path = ROOT / "README.md"
+    readme = path.read_text(encoding="utf-8")
+    fresh = with_results(readme, results_text(ROOT / "bench/results"))
+    if "--check" not in arguments:
+        path.write_text(fresh, encoding="utf-8")
+    elif fresh != readme:
+        print("README.md: results differ from bench/results: run scripts/readme_tables.py",
+              file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
