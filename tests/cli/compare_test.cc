@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "bench/visible_keys.h"
+#include "timing/visible_keys.h"
 #include "convert.h"
 
 namespace heed::tools {

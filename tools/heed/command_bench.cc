@@ -1,12 +1,12 @@
 #include <cstdio>
 #include <memory>
 
-#include "bench/measure.h"
-#include "bench/report.h"
+#include "bench/roof/roof.h"
 #include "commands.h"
 #include "errors.h"
 #include "os.h"
-#include "roof.h"
+#include "timing/measure.h"
+#include "timing/report.h"
 
 namespace heed::tools {
 namespace {

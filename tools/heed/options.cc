@@ -179,7 +179,8 @@ void AddBenchOptions(CLI::App* app, Options* options) {
 }
 
 constexpr const char* kFooter =
-    R"(Exit codes: 0 ok; 1 check out of tolerance or bar missed; 2 usage or bad input; 3 library error.
+    R"(Exit codes:
+  0 ok; 1 check out of tolerance or bar missed; 2 usage or bad input; 3 library error
 
 Examples:
   heed info

@@ -1,11 +1,11 @@
 // Bench results as a table and as JSON.
-#ifndef HEED_TOOLS_BENCH_REPORT_H_
-#define HEED_TOOLS_BENCH_REPORT_H_
+#ifndef HEED_TOOLS_TIMING_REPORT_H_
+#define HEED_TOOLS_TIMING_REPORT_H_
 
 #include <string>
 #include <vector>
 
-#include "bench/measure.h"
+#include "measure.h"
 
 namespace heed::tools {
 
@@ -43,4 +43,4 @@ std::string BenchJson(const MachineFacts& machine, const std::vector<BenchRow>& 
 
 }  // namespace heed::tools
 
-#endif  // HEED_TOOLS_BENCH_REPORT_H_
+#endif  // HEED_TOOLS_TIMING_REPORT_H_

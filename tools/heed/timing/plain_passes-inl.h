@@ -1,12 +1,13 @@
 // The passes of plain attention for one instruction set. Compiled once per translation unit, which
 // defines kVectorLanes before including this; hence the unnamed namespace.
-#ifndef HEED_TOOLS_BENCH_PLAIN_PASSES_INL_H_
-#define HEED_TOOLS_BENCH_PLAIN_PASSES_INL_H_
+#ifndef HEED_TOOLS_TIMING_PLAIN_PASSES_INL_H_
+#define HEED_TOOLS_TIMING_PLAIN_PASSES_INL_H_
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numbers>
 #include <vector>
 
 #include "plain_attention.h"
@@ -105,7 +106,7 @@ void MultiplyPanel(const Matrix& a, std::int64_t num_rows, const float* panel, s
 
 // exp for x <= 0: 2^n times a polynomial of degree 6 on [-ln2/2, ln2/2] (Taylor, error 2e-7).
 inline FloatVector ExpOfNegative(FloatVector x) {
-  constexpr float kLog2E = 1.44269504f;
+  constexpr float kLog2E = std::numbers::log2e_v<float>;
   constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;  // their sum is ln 2
   constexpr float kRoundingShift = 12582912.0f;      // 1.5 * 2^23: adding it rounds to an integer
   const FloatVector lowest = FloatVector{} - 87.0f;  // keeps 2^n normal; exp(-87) is 1e-38
@@ -216,4 +217,4 @@ void ValuesPass(const PlainProblem& problem, const PlainTask& task) {
 }  // namespace
 }  // namespace heed::tools
 
-#endif  // HEED_TOOLS_BENCH_PLAIN_PASSES_INL_H_
+#endif  // HEED_TOOLS_TIMING_PLAIN_PASSES_INL_H_

@@ -1,13 +1,13 @@
-#include "bench/measure.h"
+#include "measure.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "bench/measure_plain.h"
-#include "bench/visible_keys.h"
-#include "call.h"
-#include "os.h"
-#include "roof.h"
+#include "bench/roof/roof.h"
+#include "measure_plain.h"
+#include "tools/heed/call.h"
+#include "tools/heed/os.h"
+#include "visible_keys.h"
 
 namespace heed::tools {
 namespace {

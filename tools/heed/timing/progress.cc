@@ -1,8 +1,8 @@
-#include "bench/progress.h"
+#include "progress.h"
 
 #include <cstdio>
 
-#include "os.h"
+#include "tools/heed/os.h"
 
 namespace heed::tools {
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "bench/plain_attention.h"
-#include "bench/report.h"
+#include "plain_attention.h"
+#include "report.h"
 
 namespace heed::tools {
 namespace {

@@ -1,13 +1,13 @@
-#include "bench/measure_plain.h"
+#include "measure_plain.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <memory>
 
-#include "bench/plain_attention.h"
-#include "convert.h"
-#include "os.h"
+#include "plain_attention.h"
+#include "tools/heed/convert.h"
+#include "tools/heed/os.h"
 
 namespace heed::tools {
 namespace {

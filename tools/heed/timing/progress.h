@@ -1,6 +1,6 @@
 // A progress bar on stderr; silent unless stderr is a terminal.
-#ifndef HEED_TOOLS_BENCH_PROGRESS_H_
-#define HEED_TOOLS_BENCH_PROGRESS_H_
+#ifndef HEED_TOOLS_TIMING_PROGRESS_H_
+#define HEED_TOOLS_TIMING_PROGRESS_H_
 
 #include <cstdint>
 #include <string>
@@ -31,4 +31,4 @@ class Progress {
 
 }  // namespace heed::tools
 
-#endif  // HEED_TOOLS_BENCH_PROGRESS_H_
+#endif  // HEED_TOOLS_TIMING_PROGRESS_H_

@@ -2,13 +2,13 @@
 // every head, then softmax of each row in place, then O = S V. Hidden scores are computed and set
 // to -inf, as a framework without a fused kernel does. The matrix products are register-blocked
 // over packed panels and vectorised.
-#ifndef HEED_TOOLS_BENCH_PLAIN_ATTENTION_H_
-#define HEED_TOOLS_BENCH_PLAIN_ATTENTION_H_
+#ifndef HEED_TOOLS_TIMING_PLAIN_ATTENTION_H_
+#define HEED_TOOLS_TIMING_PLAIN_ATTENTION_H_
 
 #include <cstddef>
 
-#include "inputs.h"
-#include "options.h"
+#include "tools/heed/inputs.h"
+#include "tools/heed/options.h"
 #include "visible_keys.h"
 
 namespace heed::tools {
@@ -52,4 +52,4 @@ extern const PlainPasses kPlainAvx512;
 
 }  // namespace heed::tools
 
-#endif  // HEED_TOOLS_BENCH_PLAIN_ATTENTION_H_
+#endif  // HEED_TOOLS_TIMING_PLAIN_ATTENTION_H_

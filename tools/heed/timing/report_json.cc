@@ -1,8 +1,8 @@
 #include <nlohmann/json.hpp>
 
-#include "bench/plain_attention.h"
-#include "bench/report.h"
-#include "info.h"
+#include "plain_attention.h"
+#include "report.h"
+#include "tools/heed/info.h"
 
 namespace heed::tools {
 namespace {

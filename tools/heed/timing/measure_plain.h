@@ -1,9 +1,9 @@
 // Timing the materialised baseline on the inputs of a case.
-#ifndef HEED_TOOLS_BENCH_MEASURE_PLAIN_H_
-#define HEED_TOOLS_BENCH_MEASURE_PLAIN_H_
+#ifndef HEED_TOOLS_TIMING_MEASURE_PLAIN_H_
+#define HEED_TOOLS_TIMING_MEASURE_PLAIN_H_
 
-#include "bench/measure.h"
-#include "call.h"
+#include "measure.h"
+#include "tools/heed/call.h"
 
 namespace heed::tools {
 
@@ -13,4 +13,4 @@ PlainResult MeasurePlain(const BenchCase& bench_case, const Inputs& inputs, cons
 
 }  // namespace heed::tools
 
-#endif  // HEED_TOOLS_BENCH_MEASURE_PLAIN_H_
+#endif  // HEED_TOOLS_TIMING_MEASURE_PLAIN_H_

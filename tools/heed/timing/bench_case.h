@@ -1,12 +1,12 @@
 // What a bench run measures: cases, each with the bar it may have to reach.
-#ifndef HEED_TOOLS_BENCH_BENCH_CASE_H_
-#define HEED_TOOLS_BENCH_BENCH_CASE_H_
+#ifndef HEED_TOOLS_TIMING_BENCH_CASE_H_
+#define HEED_TOOLS_TIMING_BENCH_CASE_H_
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "options.h"
+#include "tools/heed/options.h"
 
 namespace heed::tools {
 
@@ -41,4 +41,4 @@ std::vector<BenchCase> OptionCases(const Options& options);
 
 }  // namespace heed::tools
 
-#endif  // HEED_TOOLS_BENCH_BENCH_CASE_H_
+#endif  // HEED_TOOLS_TIMING_BENCH_CASE_H_

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "bench/report.h"
-#include "roof.h"
+#include "bench/roof/roof.h"
+#include "report.h"
 
 namespace heed::tools {
 namespace {

@@ -1,10 +1,10 @@
 // Which keys a query sees under causal and window rules, and the useful work that follows.
-#ifndef HEED_TOOLS_BENCH_VISIBLE_KEYS_H_
-#define HEED_TOOLS_BENCH_VISIBLE_KEYS_H_
+#ifndef HEED_TOOLS_TIMING_VISIBLE_KEYS_H_
+#define HEED_TOOLS_TIMING_VISIBLE_KEYS_H_
 
 #include <cstdint>
 
-#include "options.h"
+#include "tools/heed/options.h"
 
 namespace heed::tools {
 
@@ -23,4 +23,4 @@ double UsefulFlops(const ScoreOptions& score, const ResolvedShape& shape);
 
 }  // namespace heed::tools
 
-#endif  // HEED_TOOLS_BENCH_VISIBLE_KEYS_H_
+#endif  // HEED_TOOLS_TIMING_VISIBLE_KEYS_H_

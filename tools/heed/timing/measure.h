@@ -1,6 +1,6 @@
 // Timing a kernel beside the machine's peak.
-#ifndef HEED_TOOLS_BENCH_MEASURE_H_
-#define HEED_TOOLS_BENCH_MEASURE_H_
+#ifndef HEED_TOOLS_TIMING_MEASURE_H_
+#define HEED_TOOLS_TIMING_MEASURE_H_
 
 #include <cstdint>
 #include <functional>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/bench_case.h"
-#include "bench/progress.h"
+#include "bench_case.h"
+#include "progress.h"
 
 namespace heed::tools {
 
@@ -58,4 +58,4 @@ Measurement Measure(const BenchCase& bench_case, double clock_hz, Progress* prog
 
 }  // namespace heed::tools
 
-#endif  // HEED_TOOLS_BENCH_MEASURE_H_
+#endif  // HEED_TOOLS_TIMING_MEASURE_H_
