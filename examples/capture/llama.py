@@ -1,6 +1,7 @@
 """The forward pass of a llama-architecture model in plain NumPy, written to be read.
 
-Symbols: S tokens, E embedding features, Hq / Hkv query and key-value heads, D head dim, V vocabulary.
+Symbols: S tokens, E embedding features, F feed-forward features, Hq / Hkv query and key-value
+heads, D head dim, V vocabulary.
 """
 
 import numpy as np
@@ -91,7 +92,8 @@ class Llama:
             x = x + output
             normed = rms_norm(x, weights["ffn_norm"], self._shape.rms_epsilon)
             x = x + swiglu(normed, weights["ffn_gate"], weights["ffn_up"], weights["ffn_down"])
-        return rms_norm(x, self._output_norm, self._shape.rms_epsilon) @ self._embedding.T, attention
+        normed = rms_norm(x, self._output_norm, self._shape.rms_epsilon)
+        return normed @ self._embedding.T, attention
 
 
 def perplexity(logits, tokens):
