@@ -55,9 +55,10 @@ def draw_memory(axes, points):
     lengths = [point.length for point in points]
     not_run = [point for point in points if point.plain_seconds is None]
     axes.plot(lengths, [p.plain_bytes for p in points], **PLAIN_STYLE)
-    axes.plot([p.length for p in not_run], [p.plain_bytes for p in not_run], linestyle="none",
-              marker="s", markerfacecolor="white", color=PLAIN_STYLE["color"], markersize=7,
-              label="needed, not run")
+    if not_run:
+        axes.plot([p.length for p in not_run], [p.plain_bytes for p in not_run],
+                  linestyle="none", marker="s", markerfacecolor="white",
+                  color=PLAIN_STYLE["color"], markersize=7, label="needed, not run")
     axes.plot(lengths, [p.heed_bytes for p in points], **HEED_STYLE)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda y, _: bytes_text(y)))
@@ -69,6 +70,7 @@ def draw_memory(axes, points):
                       xytext=(0, -15 if below else 8), textcoords="offset points", ha="center",
                       fontsize=9, color=style["color"])
     axes.margins(x=0.12, y=0.14)
+    axes.legend(loc="upper left", frameon=False)
 
 
 def draw(bench, picture):
@@ -76,8 +78,6 @@ def draw(bench, picture):
     figure, (time_axes, memory_axes) = plt.subplots(1, 2, figsize=(12, 5.6))
     draw_time(time_axes, bench.points)
     draw_memory(memory_axes, bench.points)
-    if any(point.plain_seconds is None for point in bench.points):
-        memory_axes.legend(loc="upper left", frameon=False)
     figure.suptitle(bench.problem, x=0.02, ha="left", fontsize=14)
     figure.text(0.02, 0.02, f"{bench.machine}\n{bench.kernels}", fontsize=8.5, color="#444444")
     figure.tight_layout(rect=(0.01, 0.08, 0.99, 0.97))

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # What heed does, on real input: run, check, and compare with plain attention.
+# Usage: run.sh [LENGTH,LENGTH,...]
 # Environment: HEED_CLI, or HEED_BUILD_DIR that contains tools/heed/heed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -7,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly HEED="${HEED_CLI:-${HEED_BUILD_DIR:-build/release}/tools/heed/heed}"
 readonly CAPTURE=examples/capture/smollm2.safetensors
 readonly LAYERS=(0 14 29)
-readonly LENGTHS=512,1024,2048,4096,8192,16384,32768
+readonly LENGTHS="${1:-512,1024,2048,4096,8192,16384,32768}"
 readonly OUT=out
 
 heading() {
@@ -39,6 +40,10 @@ bench() {
     --thread-counts "$(nproc)" --slices 3 --json "$OUT/demo.json"
 }
 
+if [[ ! -x "$HEED" ]]; then
+  echo "demo: no heed tool at $HEED: build it, or name it by HEED_CLI" >&2
+  exit 2
+fi
 python=$(plotting_python)
 mkdir -p "$OUT"
 for layer in "${LAYERS[@]}"; do run_layer "$layer"; done
