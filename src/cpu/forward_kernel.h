@@ -9,6 +9,7 @@
 //   block   up to kBlockKeys consecutive keys on a grid that starts at key 0
 //   group   the 4 bytes that one broadcast feeds to a dot product: one fp32 or two bf16
 //   step    one group along the inner axis of a product
+// Every array of lanes is aligned to 64 bytes.
 #ifndef HEED_CPU_FORWARD_KERNEL_H_
 #define HEED_CPU_FORWARD_KERNEL_H_
 
@@ -46,8 +47,8 @@ struct PackRowsArgs {
 // Keys each lane may see, relative to the first key of the call. Every lane sees the keys in
 // [all_begin, all_end).
 struct LaneIntervals {
-  float begin[kMaxTileRows];
-  float end[kMaxTileRows];
+  alignas(64) float begin[kMaxTileRows];
+  alignas(64) float end[kMaxTileRows];
   std::int64_t all_begin;
   std::int64_t all_end;
 };

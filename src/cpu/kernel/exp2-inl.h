@@ -11,16 +11,36 @@ namespace heed::cpu {
 inline constexpr float kExp2Coefficients[] = {1.0f,          0.693146944f,   0.240221187f,
                                               0.0555071272f, 0.00967554096f, 0.00132764713f};
 
-// 2^t for t <= 0 and the rounding error above it. Exactly 1 at 0, exactly 0 below
+// t[i] = 2^t[i] for t <= 0 and the rounding error above it. Exactly 1 at 0, exactly 0 below
 // Isa::kFlushExponent (-inf included); NaN stays NaN.
-template <class Isa>
-HEED_ALWAYS_INLINE inline typename Isa::Vec Exp2(typename Isa::Vec t) {
-  const auto split = Isa::SplitExponent(Isa::Max(Isa::Set(Isa::kFlushExponent), t));
-  typename Isa::Vec p = Isa::Set(kExp2Coefficients[5]);
-  Unroll<5>([&](auto i) HEED_ALWAYS_INLINE {
-    p = Isa::Fma(p, split.fraction, Isa::Set(kExp2Coefficients[4 - i.value]));
+//
+// The vectors advance in step: one alone is a chain of dependent instructions some 37 cycles long,
+// and the schedulers of current cores cannot look far enough ahead to fill it with other work.
+template <class Isa, int kCount>
+HEED_ALWAYS_INLINE inline void Exp2InStep(typename Isa::Vec (&t)[kCount]) {
+  using Vec = typename Isa::Vec;
+  typename Isa::Split split[kCount];
+  Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {
+    const Vec clamped = Isa::Max(Isa::Set(Isa::kFlushExponent), t[i.value]);
+    split[i.value] = Isa::SplitExponent(clamped);
+    t[i.value] = Isa::Set(kExp2Coefficients[5]);
   });
-  return Isa::ScaleByExponent(p, split.exponent);
+  Unroll<5>([&](auto term) HEED_ALWAYS_INLINE {
+    const Vec coefficient = Isa::Set(kExp2Coefficients[4 - term.value]);
+    Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {
+      t[i.value] = Isa::Fma(t[i.value], split[i.value].fraction, coefficient);
+    });
+  });
+  Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {
+    t[i.value] = Isa::ScaleByExponent(t[i.value], split[i.value].exponent);
+  });
+}
+
+template <class Isa>
+HEED_ALWAYS_INLINE inline typename Isa::Vec Exp2(typename Isa::Vec x) {
+  typename Isa::Vec t[1] = {x};
+  Exp2InStep<Isa>(t);
+  return t[0];
 }
 
 // tanh(y) / y = 1 + y^2 P(y^2) on |y| <= 0.625, relative error below 5e-9 before rounding.

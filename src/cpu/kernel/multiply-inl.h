@@ -83,6 +83,24 @@ template <class Isa, int kVectors>
 inline constexpr int kTileHeight =
     Isa::kAccumulators / kVectors < 8 ? Isa::kAccumulators / kVectors : 8;
 
+template <class Dot, int kRows, int kVectors, class Left>
+HEED_ALWAYS_INLINE inline void MultiplyStep(
+    const Left& left, std::int64_t step, const std::uint8_t* right,
+    RegisterTile<typename Dot::Isa, kRows, kVectors>* tile) {
+  using Isa = typename Dot::Isa;
+  typename Dot::GroupVec b[kVectors];
+  Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
+    b[v.value] = Dot::LoadGroups(right + v.value * Isa::kLanes * kGroupBytes);
+  });
+  Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
+    const auto a = Dot::Broadcast(left.At(r.value, step));
+    Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
+      auto& sum = tile->at[r.value][v.value];
+      sum = Dot::MultiplyAdd(a, b[v.value], sum);
+    });
+  });
+}
+
 // tile[r][v] = sum over steps of left(r, step) * right[step][v]. Shape of right:
 // [num_steps][kTileLanes] groups.
 template <class Dot, int kRows, int kVectors, class Left>
@@ -94,19 +112,10 @@ HEED_ALWAYS_INLINE inline RegisterTile<typename Dot::Isa, kRows, kVectors> Multi
     Unroll<kVectors>([&](auto v)
                          HEED_ALWAYS_INLINE { tile.at[r.value][v.value] = Isa::Set(0.0f); });
   });
-  const auto* operand = static_cast<const std::uint8_t*>(right);
+  const auto* groups = static_cast<const std::uint8_t*>(right);
   for (std::int64_t step = 0; step < num_steps; ++step) {
-    typename Dot::GroupVec b[kVectors];
-    Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
-      b[v.value] = Dot::LoadGroups(operand + v.value * Isa::kLanes * kGroupBytes);
-    });
-    Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
-      const auto a = Dot::Broadcast(left.At(r.value, step));
-      Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
-        tile.at[r.value][v.value] = Dot::MultiplyAdd(a, b[v.value], tile.at[r.value][v.value]);
-      });
-    });
-    operand += kTileLanes<Isa> * kGroupBytes;
+    MultiplyStep<Dot>(left, step, groups, &tile);
+    groups += kTileLanes<Isa> * kGroupBytes;
   }
   return tile;
 }

@@ -43,15 +43,23 @@ HEED_ALWAYS_INLINE inline void ExponentiateScores(
   const Vec factor = Isa::Set(args.score_factor);
   Vec sum[kVectors];
   Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE { sum[v.value] = Isa::Set(0.0f); });
-  for (std::int64_t key = 0; key < args.num_keys; ++key) {
-    float* scores = args.scores + key * kTileLanes<Isa>;
-    Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
-      float* lanes = scores + v.value * Isa::kLanes;
-      const Vec p = Exp2<Isa>(Isa::Fma(Isa::Load(lanes), factor, update.minus_max[v.value]));
-      sum[v.value] = Isa::Add(sum[v.value], p);
-      Isa::Store(lanes, p);
+  const auto exponentiate = [&](auto keys, std::int64_t first_key) HEED_ALWAYS_INLINE {
+    constexpr int kCount = decltype(keys)::value * kVectors;
+    float* scores = args.scores + first_key * kTileLanes<Isa>;
+    Vec p[kCount];
+    Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {
+      constexpr int kKey = i.value / kVectors, kVector = i.value % kVectors;
+      const float* lanes = scores + kKey * kTileLanes<Isa> + kVector * Isa::kLanes;
+      p[i.value] = Isa::Fma(Isa::Load(lanes), factor, update.minus_max[kVector]);
     });
-  }
+    Exp2InStep<Isa>(p);
+    Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {
+      constexpr int kKey = i.value / kVectors, kVector = i.value % kVectors;
+      sum[kVector] = Isa::Add(sum[kVector], p[i.value]);
+      Isa::Store(scores + kKey * kTileLanes<Isa> + kVector * Isa::kLanes, p[i.value]);
+    });
+  };
+  ForRowGroups<Isa::kKeysInStep>(0, args.num_keys, exponentiate);
   Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
     float* row_sum = args.row_sum + v.value * Isa::kLanes;
     Isa::Store(row_sum, Isa::Fma(Isa::Load(row_sum), update.decay[v.value], sum[v.value]));

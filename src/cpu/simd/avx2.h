@@ -19,6 +19,8 @@ struct Avx2 {
   // 16 registers: 4 x 3 accumulators + 3 operands + 1 broadcast.
   static constexpr int kTileVectors = 3;
   static constexpr int kAccumulators = 12;
+  // Keys whose exponentials advance together: as many as the registers hold.
+  static constexpr int kKeysInStep = 1;
   // 2^-127 as a shifted exponent field is +0.
   static constexpr float kFlushExponent = -127.0f;
 

@@ -20,6 +20,8 @@ struct Avx512 {
   // 32 registers: 8 x 3 accumulators + 3 operands + 1 broadcast.
   static constexpr int kTileVectors = 3;
   static constexpr int kAccumulators = 24;
+  // Keys whose exponentials advance together: as many as the registers hold.
+  static constexpr int kKeysInStep = 2;
   // Far below the smallest exponent: scaling by it gives +0.
   static constexpr float kFlushExponent = -1000.0f;
 

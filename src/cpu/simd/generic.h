@@ -37,6 +37,8 @@ struct GenericSimd {
   static constexpr int kLanes = kLanesT;
   static constexpr int kTileVectors = 3;
   static constexpr int kAccumulators = kAccumulatorsT;
+  // Keys whose exponentials advance together: as many as the registers hold.
+  static constexpr int kKeysInStep = 1;
   // 2^-127 as a shifted exponent field is +0.
   static constexpr float kFlushExponent = -127.0f;
 

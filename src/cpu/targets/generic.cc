@@ -4,8 +4,9 @@
 
 namespace heed::cpu {
 
-// 4 x 3 accumulators + 3 operands + 1 broadcast: the 16 registers of SSE; NEON has 32.
-using Generic = GenericSimd<4, 12>;
+// 3 x 3 accumulators + 3 operands + 1 broadcast + 1 product: SSE has 16 registers and no fused
+// multiply-add.
+using Generic = GenericSimd<4, 9>;
 
 extern const ForwardKernelSet kGenericKernels;
 constinit const ForwardKernelSet kGenericKernels = Fp32KernelSet<Generic>();
