@@ -137,7 +137,7 @@ TEST(Planted, PackedRowOutsideEverySequenceWritten) {
   EXPECT_FAILURE(SpoiledEngine([](const heed_forward_args_t& args) {
                    static_cast<float*>(args.o->data)[0] = 0.0f;
                  }),
-                 "o: byte", "fwd:b2:hq2:hkv2:sq5:skv6:d4:dv4:f32:varlen-q:varlen-kv:s3");
+                 "o: byte", "fwd:b2:hq2:hkv2:sq5:skv6:d4:dv4:f32:varlen-q:varlen-kv:s4");
 }
 
 TEST(Planted, WorkspaceOverrun) {

@@ -188,7 +188,10 @@ TEST(Faults, B048_EightyThousandSequences) {
   IntTensor cu(offsets);
   call.varlen.cu_seqlens_q = cu.abi();
   call.varlen.cu_seqlens_kv = cu.abi();
-  call.OnEveryKernel([&] { ExpectSameValues(call.v, call.o); });
+  call.OnEveryKernel([&] {
+    ForEachIndex(call.o.shape(),
+                 [&](const Indices& at) { EXPECT_NEAR(call.o.At(at), call.v.At(at), 1e-6); });
+  });
 }
 
 // Dao-AILab/flash-attention#443: one, two, three keys under many queries.
@@ -206,7 +209,8 @@ TEST(Faults, B144_LastQueryAloneSeesTheOnlyKey) {
     for (std::int64_t row = 0; row < 256; ++row) {
       const std::int64_t key = row == 75 ? 0 : row == 109 ? 1 : row == 255 ? 2 : -1;
       for (std::int64_t dim = 0; dim < 32; ++dim) {
-        EXPECT_EQ(call.o.At({row, 0, dim}), key < 0 ? 0.0 : call.v.At({key, 0, dim})) << row;
+        const double expected = key < 0 ? 0.0 : call.v.At({key, 0, dim});
+        EXPECT_NEAR(call.o.At({row, 0, dim}), expected, key < 0 ? 0.0 : 1e-6) << row;
       }
     }
   });

@@ -1,6 +1,7 @@
 // Seeded choice of problems. Lengths and head dims sit on and beside the tile edges of the kernels
 // (12, 24, 48 query rows, 128 keys, 8 and 16 lanes), features are drawn independently.
 #include <algorithm>
+#include <string>
 
 #include "support/forward_case.h"
 #include "support/random.h"
@@ -102,7 +103,7 @@ void PickMemory(Random& random, ForwardCase* result) {
 }  // namespace
 
 ForwardCase GenerateCase(std::uint64_t seed, std::uint64_t index, double max_cost) {
-  Random random(seed + index * 0x9e3779b97f4a7c15u, "case");
+  Random random(seed, "case " + std::to_string(index));
   ForwardCase result;
   do {
     PickShape(random, &result);
