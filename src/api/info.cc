@@ -107,8 +107,8 @@ std::string InfoJson() {
   return json + "]}, \"kernels\": [" + rows + "]}";
 }
 
-Status Info(heed_info_format_t format, const TextBuffer& buffer) {
-  HEED_RETURN_IF_ERROR(core::CheckEnum("format", core::RawValue(format), HEED_INFO_JSON));
+Status Info(std::int32_t format, const TextBuffer& buffer) {
+  HEED_RETURN_IF_ERROR(core::CheckEnum("format", format, HEED_INFO_JSON));
   HEED_RETURN_IF_ERROR(CheckTextBuffer(buffer));
   WriteText(format == HEED_INFO_JSON ? InfoJson() : InfoText(), buffer);
   return {};
@@ -120,6 +120,6 @@ Status Info(heed_info_format_t format, const TextBuffer& buffer) {
 extern "C" heed_status_t heed_info(heed_info_format_t format, char* text, size_t capacity_bytes,
                                    size_t* needed_bytes) {
   return heed::api::AtBoundary([&] {
-    return heed::api::Info(format, {text, capacity_bytes, needed_bytes});
+    return heed::api::Info(heed::core::RawValue(format), {text, capacity_bytes, needed_bytes});
   });
 }

@@ -35,8 +35,8 @@ void PlanWith(Planner planner, const Problem& problem, Detail detail,
 }
 
 // Returns the errors of the arguments; what the planner answers stands in call->planned.
-Status PlanCall(heed_op_t op, const void* args, Detail detail, PlannedCall* call) {
-  HEED_RETURN_IF_ERROR(core::CheckEnum("op", core::RawValue(op), HEED_OP_DROPOUT_MASK));
+Status PlanCall(std::int32_t op, const void* args, Detail detail, PlannedCall* call) {
+  HEED_RETURN_IF_ERROR(core::CheckEnum("op", op, HEED_OP_DROPOUT_MASK));
   HEED_RETURN_IF_ERROR(core::RequirePointer("args", args));
   core::DeviceFacts facts;
   HEED_RETURN_IF_ERROR(ReadFacts(&facts));
@@ -69,8 +69,7 @@ Status PlanCall(heed_op_t op, const void* args, Detail detail, PlannedCall* call
       PlanWith(core::PlanDropoutMask, problem, detail, facts, call);
       return {};
     }
-    case HEED_OP_DECODE:
-    case HEED_OP_QUANTIZE_KV:
+    default:
       break;
   }
   core::CheckedCall checked;
@@ -84,7 +83,7 @@ Status PlanCall(heed_op_t op, const void* args, Detail detail, PlannedCall* call
   return {};
 }
 
-Status GivePlan(heed_op_t op, const void* args, heed_plan_info_t* info) {
+Status GivePlan(std::int32_t op, const void* args, heed_plan_info_t* info) {
   HEED_RETURN_IF_ERROR(core::RequirePointer("plan", info));
   PlannedCall call;
   HEED_RETURN_IF_ERROR(PlanCall(op, args, Detail::kPlanOnly, &call));
@@ -100,7 +99,7 @@ Status GivePlan(heed_op_t op, const void* args, heed_plan_info_t* info) {
   return core::WriteStruct("plan", value, info);
 }
 
-Status Explain(heed_op_t op, const void* args, const TextBuffer& buffer) {
+Status Explain(std::int32_t op, const void* args, const TextBuffer& buffer) {
   HEED_RETURN_IF_ERROR(CheckTextBuffer(buffer));
   PlannedCall call;
   HEED_RETURN_IF_ERROR(PlanCall(op, args, Detail::kExplained, &call));
@@ -109,7 +108,7 @@ Status Explain(heed_op_t op, const void* args, const TextBuffer& buffer) {
 }
 
 // CPU rows are compiled in: a call that has a plan is prepared.
-Status Prepare(heed_op_t op, const void* args) {
+Status Prepare(std::int32_t op, const void* args) {
   PlannedCall call;
   HEED_RETURN_IF_ERROR(PlanCall(op, args, Detail::kPlanOnly, &call));
   return call.planned;
@@ -119,18 +118,19 @@ Status Prepare(heed_op_t op, const void* args) {
 }  // namespace heed::api
 
 using heed::api::AtBoundary;
+using heed::core::RawValue;
 
 extern "C" heed_status_t heed_plan(heed_op_t op, const void* args, heed_plan_info_t* plan) {
-  return AtBoundary([&] { return heed::api::GivePlan(op, args, plan); });
+  return AtBoundary([&] { return heed::api::GivePlan(RawValue(op), args, plan); });
 }
 
 extern "C" heed_status_t heed_explain(heed_op_t op, const void* args, char* text,
                                       size_t capacity_bytes, size_t* needed_bytes) {
   return AtBoundary([&] {
-    return heed::api::Explain(op, args, {text, capacity_bytes, needed_bytes});
+    return heed::api::Explain(RawValue(op), args, {text, capacity_bytes, needed_bytes});
   });
 }
 
 extern "C" heed_status_t heed_prepare(heed_op_t op, const void* args) {
-  return AtBoundary([&] { return heed::api::Prepare(op, args); });
+  return AtBoundary([&] { return heed::api::Prepare(RawValue(op), args); });
 }

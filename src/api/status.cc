@@ -1,10 +1,9 @@
-#include "core/status.h"
-
 #include <array>
 #include <cstddef>
 #include <cstdio>
 
 #include "api/boundary.h"
+#include "core/abi_struct.h"
 
 namespace heed::api {
 namespace {
@@ -25,7 +24,7 @@ void SetLastError(const char* message) noexcept {
 extern "C" const char* heed_last_error(void) { return heed::api::last_error.data(); }
 
 extern "C" const char* heed_status_name(heed_status_t status) {
-  return heed::core::StatusName(status);
+  return heed::core::StatusName(heed::core::RawValue(status));
 }
 
 extern "C" const char* heed_version(void) {

@@ -4,15 +4,13 @@
 #include <cstdarg>
 #include <cstdio>
 
-#include "core/abi_struct.h"
-
 namespace heed::core {
 
-const char* StatusName(heed_status_t code) {
+const char* StatusName(std::int32_t code) {
   constexpr std::array<const char*, 7> kNames = {
       "HEED_OK",           "HEED_INVALID_ARGUMENT", "HEED_UNSUPPORTED", "HEED_OUT_OF_MEMORY",
       "HEED_DEVICE_ERROR", "HEED_UNAVAILABLE",      "HEED_INTERNAL"};
-  const auto value = static_cast<std::size_t>(RawValue(code));
+  const auto value = static_cast<std::size_t>(code);
   return value < kNames.size() ? kNames[value] : "HEED_UNKNOWN_STATUS";
 }
 

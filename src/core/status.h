@@ -2,6 +2,7 @@
 #ifndef HEED_CORE_STATUS_H_
 #define HEED_CORE_STATUS_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -24,7 +25,7 @@ class [[nodiscard]] Status {
 };
 
 // Constant name, such as "HEED_UNSUPPORTED"; "HEED_UNKNOWN_STATUS" for any other value.
-const char* StatusName(heed_status_t code);
+const char* StatusName(std::int32_t code);
 
 // printf-style text; used only to build messages.
 [[gnu::format(printf, 1, 2)]] std::string Format(const char* format, ...);

@@ -26,6 +26,16 @@ int heed_c99_forward(float* values, float* result, int64_t head_dim) {
   return (int)heed_forward(&args);
 }
 
+/* Values that are no enumerators, which only a C program can pass. */
+const char* heed_c99_status_name(int status);
+const char* heed_c99_status_name(int status) { return heed_status_name((heed_status_t)status); }
+
+int heed_c99_info(int format);
+int heed_c99_info(int format) { return (int)heed_info((heed_info_format_t)format, NULL, 0, NULL); }
+
+int heed_c99_prepare(int op, const void* args);
+int heed_c99_prepare(int op, const void* args) { return (int)heed_prepare((heed_op_t)op, args); }
+
 /* Every INIT value is a constant of its type. */
 static const heed_backward_args_t kBackward = HEED_BACKWARD_ARGS_INIT;
 static const heed_decode_args_t kDecode = HEED_DECODE_ARGS_INIT;

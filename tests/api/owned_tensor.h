@@ -2,6 +2,7 @@
 #ifndef HEED_TESTS_API_OWNED_TENSOR_H_
 #define HEED_TESTS_API_OWNED_TENSOR_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -45,7 +46,7 @@ class OwnedTensor {
   // Compact int32 vector.
   static OwnedTensor Indices(const std::vector<std::int32_t>& values) {
     OwnedTensor tensor(kI32, {static_cast<std::int64_t>(values.size())});
-    std::memcpy(tensor.words_.data(), values.data(), values.size() * sizeof(std::int32_t));
+    std::copy(values.begin(), values.end(), tensor.data<std::int32_t>());
     return tensor;
   }
   OwnedTensor(OwnedTensor&& other) noexcept
