@@ -1,4 +1,4 @@
-// Conversion, comparison and the count of useful work, which check and bench rest on.
+// Conversion and comparison, which check rests on.
 #include "compare.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "timing/visible_keys.h"
 #include "convert.h"
 
 namespace heed::tools {
@@ -91,43 +90,6 @@ TEST(Convert, RoundsToNearestEven) {
   EXPECT_EQ(Rounded(ElementType::kBF16, 3.39e38), 0x1.fep127);
   EXPECT_EQ(Rounded(ElementType::kBF16, -3.4e38), -kInfinity);
   EXPECT_TRUE(std::signbit(Rounded(ElementType::kBF16, -0.0)));
-}
-
-// Pair by pair from the definition in heed.h.
-std::int64_t CountPairs(const ScoreOptions& score, std::int64_t q_len, std::int64_t kv_len) {
-  const std::int64_t shift = score.alignment == HEED_ALIGN_BOTTOM_RIGHT ? kv_len - q_len : 0;
-  std::int64_t count = 0;
-  for (std::int64_t i = 0; i < q_len; ++i) {
-    for (std::int64_t j = 0; j < kv_len; ++j) {
-      const bool hidden = (score.causal == HEED_CAUSAL_ON && j > i + shift) ||
-                          (score.window[0] >= 0 && j < i + shift - score.window[0]) ||
-                          (score.window[1] >= 0 && j > i + shift + score.window[1]);
-      count += hidden ? 0 : 1;
-    }
-  }
-  return count;
-}
-
-TEST(UsefulFlops, CountsVisiblePairs) {
-  for (const std::int64_t q_len : {0, 1, 5, 9}) {
-    for (const std::int64_t kv_len : {0, 1, 4, 9, 20}) {
-      for (const heed_causal_t causal : {HEED_CAUSAL_OFF, HEED_CAUSAL_ON}) {
-        for (const heed_alignment_t alignment : {HEED_ALIGN_BOTTOM_RIGHT, HEED_ALIGN_TOP_LEFT}) {
-          for (const std::int64_t left : {-1, 0, 3}) {
-            for (const std::int64_t right : {-1, 0, 2}) {
-              ScoreOptions score;
-              score.causal = causal;
-              score.alignment = alignment;
-              score.window = {left, right};
-              const ResolvedShape shape = {2, 6, 3, q_len, kv_len, 8, 5};
-              EXPECT_EQ(UsefulFlops(score, shape),
-                        static_cast<double>(CountPairs(score, q_len, kv_len) * 2 * 6 * (16 + 10)));
-            }
-          }
-        }
-      }
-    }
-  }
 }
 
 }  // namespace

@@ -269,7 +269,7 @@ TEST(Safetensors, RoundTripsEveryTypeAndRank) {
   std::vector<NamedTensor> tensors;
   for (int type = 0; type < 9; ++type) {
     for (std::size_t s = 0; s < kShapes.size(); ++s) {
-      tensors.push_back({"t" + std::to_string(type) + "." + std::to_string(s),
+      tensors.push_back({std::to_string(type) + "." + std::to_string(s),
                          Counting(static_cast<ElementType>(type), kShapes[s])});
     }
   }
