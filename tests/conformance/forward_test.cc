@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <fstream>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -111,8 +113,11 @@ TEST(Conformance, GeneratedForwardCases) {
     const std::uint64_t checks = tally.Checks(row.id);
     std::printf("checked  %s: %llu cases\n", std::string(row.id).c_str(),
                 static_cast<unsigned long long>(checks));
-    // A third of the cases have the row's dtype; a quarter leaves room for chance.
-    EXPECT_GE(checks, Options().cases_to_run() / 4) << row.id;
+    // A third of the cases have the row's dtype; a sixth leaves room for chance. A run that gave
+    // up after many failures has said so already.
+    if (!tally.Full()) {
+      EXPECT_GE(checks, Options().cases_to_run() / 6) << row.id;
+    }
   }
 }
 
@@ -127,26 +132,42 @@ TEST(Conformance, NamedCase) {
   tally.Report();
 }
 
+// Whether Linux lists a CPU feature; false on other systems.
+bool CpuInfoHas(const std::string& flag) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("flags", 0) == 0) return (line + " ").find(" " + flag + " ") != line.npos;
+  }
+  return false;
+}
+
+// By the compiler's own CPU detection; nothing for targets it cannot judge.
+std::optional<bool> CpuHasTarget(std::string_view target) {
+  if (target == "Generic") return true;
+#if defined(__x86_64__)
+  if (target == "Avx2") {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
+  }
+  const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (target == "Avx512") return has_avx512;
+  if (target == "Avx512Bf16") return has_avx512 && __builtin_cpu_supports("avx512bf16");
+#endif
+  return std::nullopt;
+}
+
 // A target that this machine has must not drop out of the list by a wrong "unavailable".
 TEST(Conformance, RowsOfThisMachineCanRun) {
   std::size_t num_runnable = 0;
   for (const KernelRow& row : AllKernelRows()) {
     if (row.backend != "Cpu" || row.op != "Forward") continue;
-    bool expected = row.target == "Generic";
-#if defined(__x86_64__)
-    if (row.target == "Avx2") {
-      expected = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                 __builtin_cpu_supports("f16c");
-    }
-    if (row.target == "Avx512") {
-      expected = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    }
-    if (row.target == "Avx512Bf16") expected = __builtin_cpu_supports("avx512bf16");
-#endif
     const std::string why = WhyRowCannotRun(row);
-    EXPECT_EQ(why.empty(), expected) << row.id << ": " << why;
     if (why.empty()) ++num_runnable;
+    const std::optional<bool> expected = CpuHasTarget(row.target);
+    if (expected) {
+      EXPECT_EQ(why.empty(), *expected) << row.id << ": " << why;
+    }
   }
   EXPECT_GE(num_runnable, 3u) << "the generic rows run everywhere";
 }

@@ -16,7 +16,7 @@ struct ConformanceOptions {
 
   // Multiply-adds of the largest case, and cases of a run, by tier.
   double max_cost() const { return full ? 3e8 : 8e6; }
-  std::uint64_t cases_to_run() const { return num_cases != 0 ? num_cases : full ? 20000 : 1500; }
+  std::uint64_t cases_to_run() const { return num_cases != 0 ? num_cases : full ? 20000 : 2000; }
 };
 
 ConformanceOptions& Options();

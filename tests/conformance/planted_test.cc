@@ -170,7 +170,8 @@ TEST(Planted, NumberWhereNanIsExpected) {
                  "expected nan", kNanCase);
 }
 
-TEST(Planted, FiniteSentinelInsteadOfMinusInfinity) {
+// tracel-ai/cubecl#1070: a wrong empty row must be seen.
+TEST(Planted, B005_WrongEmptyRow) {
   // Every row of an empty sequence has lse = -inf.
   constexpr const char* kEmptyCase = "fwd:b1:hq1:hkv1:sq4:skv0:d2:dv2:f32:s1";
   EXPECT_EQ(FailureOf(SpoiledEngine([](const heed_forward_args_t&) {}), kEmptyCase), "");

@@ -138,6 +138,32 @@ TEST(Faults, B107_OtherNegativeWindowsAreRefused) {
   call.ExpectRefused(HEED_INVALID_ARGUMENT, {"window_right", "-5"});
 }
 
+// ggml-org/llama.cpp#22137: skipping blocks of keys saves time only. A window written out as a
+// mask hides the same keys with nothing skipped.
+TEST(Faults, B205_SkippedBlocksChangeNothing) {
+  AttentionCall call(Element::kF32, {1, 150, 1, 16}, {1, 700, 1, 16}, {1, 700, 1, 16});
+  call.FillNormal(6);
+  StridedTensor mask(Element::kBool, {1, 1, 150, 700});
+  mask.Fill([](const Indices& at) {
+    const std::int64_t position = at[2] + 550;
+    return at[3] <= position && at[3] >= position - 200 ? 1.0 : 0.0;
+  });
+  call.OnEveryKernel([&] {
+    call.score.mask = mask.abi();
+    ASSERT_EQ(call.Run(), HEED_OK);
+    StridedTensor expected(Element::kF32, call.o.shape());
+    expected.Fill([&](const Indices& at) { return call.o.At(at); });
+    call.score.mask = nullptr;
+    call.score.causal = HEED_CAUSAL_ON;
+    call.score.window_left = 200;
+    ASSERT_EQ(call.Run(), HEED_OK);
+    ForEachIndex(call.o.shape(),
+                 [&](const Indices& at) { EXPECT_NEAR(call.o.At(at), expected.At(at), 1e-6); });
+    call.score.causal = HEED_CAUSAL_OFF;
+    call.score.window_left = -1;
+  });
+}
+
 // Dao-AILab/flash-attention#540
 TEST(Faults, B116_AlibiFollowsTheShiftedDiagonal) {
   AttentionCall call(Element::kF32, {1, 57, 40, 8}, {1, 133, 40, 8}, {1, 133, 40, 1});

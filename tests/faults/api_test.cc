@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "support/attention_call.h"
 
@@ -87,6 +88,24 @@ TEST(Faults, B045_OverflowingShapesAreRefused) {
   heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
   EXPECT_EQ(PlanOf({kHuge, kHuge, 1, 128}, {kHuge, kHuge, 1, 128}, &plan), HEED_INVALID_ARGUMENT);
   EXPECT_NE(std::string(heed_last_error()), "");
+}
+
+// deepseek-ai/FlashMLA#91: one long and a thousand short sequences need no more scratch than the
+// long one alone.
+TEST(Faults, B191_WorkspaceDoesNotMultiplyBatchByLongest) {
+  std::vector<std::int64_t> offsets = {0, 65536};
+  for (int short_one = 0; short_one < 1000; ++short_one) offsets.push_back(offsets.back() + 16);
+  heed_plan_info_t plans[2] = {HEED_PLAN_INFO_INIT, HEED_PLAN_INFO_INIT};
+  for (const std::size_t which : {0, 1}) {
+    const std::size_t num_offsets = which == 0 ? 2 : offsets.size();
+    IntTensor cu(std::vector<std::int64_t>(offsets.begin(),
+                                           offsets.begin() + static_cast<long>(num_offsets)));
+    AttentionCall call(Element::kBF16, {offsets.back(), 1, 2}, {offsets.back(), 1, 2},
+                       {offsets.back(), 1, 2});
+    call.varlen.cu_seqlens_q = call.varlen.cu_seqlens_kv = cu.abi();
+    ASSERT_EQ(heed_plan(HEED_OP_FORWARD, &call.args, &plans[which]), HEED_OK);
+  }
+  EXPECT_LE(plans[1].workspace_bytes, 2 * plans[0].workspace_bytes + (std::size_t{1} << 20));
 }
 
 // pytorch/pytorch#146704 and flashinfer-ai/flashinfer#3125: batches past 65535 run whole.

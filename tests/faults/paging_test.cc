@@ -100,5 +100,24 @@ TEST(Faults, B102_IdenticalRequestsAgree) {
   }
 }
 
+// Dao-AILab/flash-attention#1417: the unused capacity of a cache changes no bit.
+TEST(Faults, B132_CapacityChangesNoBit) {
+  AttentionCall small(Element::kF32, {1, 1, 2, 32}, {1, 4096, 1, 32}, {1, 4096, 1, 32});
+  AttentionCall large(Element::kF32, {1, 1, 2, 32}, {1, 16384, 1, 32}, {1, 16384, 1, 32});
+  small.FillNormal(4);
+  large.q.Fill([&](const Indices& at) { return small.q.At(at); });
+  ForEachIndex(small.k.shape(), [&](const Indices& at) {
+    large.k.Set(at, small.k.At(at));
+    large.v.Set(at, small.v.At(at));
+  });
+  IntTensor used({4096});
+  small.varlen.seqused_kv = large.varlen.seqused_kv = used.abi();
+  small.OnEveryKernel([&] {
+    large.exec = small.exec;
+    ASSERT_EQ(large.Run(), HEED_OK) << heed_last_error();
+    ExpectSameValues(small.o, large.o);
+  });
+}
+
 }  // namespace
 }  // namespace heed::test
