@@ -26,6 +26,23 @@ TEST(Faults, B091_SingleKeyWithAHugeScore) {
   call.OnEveryKernel([&] { ExpectSameValues(call.v, call.o); });
 }
 
+// The same for a sweep of magnitudes of both signs, up to scores near the top of the fp32 range.
+TEST(Faults, B091_ScoresOfEveryMagnitude) {
+  AttentionCall call(Element::kF32, {1, 2, 1, 3}, {1, 1, 1, 3}, {1, 1, 1, 3});
+  FillWith(call.v, 1.0);
+  for (double magnitude = 1.7; magnitude < 3e18; magnitude *= 31.7) {
+    FillWith(call.k, magnitude);
+    call.q.Fill([&](const Indices& at) { return at[1] == 0 ? magnitude : -magnitude; });
+    call.OnEveryKernel([&] {
+      for (std::int64_t row = 0; row < 2; ++row) {
+        for (const double value : call.OutputRow({0, row, 0})) {
+          EXPECT_NEAR(value, 1.0, 1e-6) << magnitude << " row " << row;
+        }
+      }
+    });
+  }
+}
+
 // philipturner/metal-flash-attention#8: q.k = 102400 is above the fp16 range.
 TEST(Faults, B095_ScoresBeyondTheHalfRange) {
   AttentionCall call(Element::kF16, {1, 1, 1, 64}, {1, 2, 1, 64}, {1, 2, 1, 1});
