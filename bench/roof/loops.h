@@ -13,6 +13,7 @@ extern const RoofLoop kDotI8Avx2;
 extern const RoofLoop kFmaF32Avx512;
 extern const RoofLoop kDotBf16Avx512;
 extern const RoofLoop kDotI8Avx512;
+extern const RoofLoop kDotBf16Amx;
 #endif
 
 }  // namespace heed::bench

@@ -18,13 +18,14 @@ enum class RoofKind : std::uint8_t {
   kDotI8     // int8 quadruples accumulated in int32
 };
 
-// One instruction sequence in many independent chains, so that its throughput is the only limit.
+// One instruction sequence in several independent chains, so that its throughput is the only limit.
 // A multiply and an add count as two operations.
 struct RoofLoop {
   const char* name;  // "fma_f32.avx2"
   RoofKind kind;
   double ops_per_step;
-  // With two vector units, each issuing one such instruction a cycle; 0 = not stated.
+  // With two vector units that each start such an instruction every cycle, or one matrix unit that
+  // starts one every 16 cycles; 0 = not stated.
   double ops_per_cycle;
   void (*run)(std::int64_t num_steps);
 };
@@ -43,7 +44,8 @@ double MeasureOpsPerSecond(const RoofLoop& roof, int num_threads, double seconds
 // cache level for memory bandwidth, or below a level for that level's.
 double MeasureReadBytesPerSecond(std::size_t bytes_per_thread, int num_threads, double seconds);
 
-// Core clock under load, from a chain of dependent one-cycle additions; 0 where there is no loop.
+// Core clock under load, from a chain of dependent multiplications of known latency; 0 where there
+// is no loop.
 double MeasureClockHz(double seconds);
 
 }  // namespace heed::bench

@@ -47,6 +47,7 @@ core::Status ReadFacts(core::DeviceFacts* facts) {
     facts->has_cpu_target[target] = reason.empty();
     facts->why_no_cpu_target[target] = reason.empty() ? nullptr : reason.c_str();
   }
+  facts->has_fast_bf16_dot = core::os::HasFastBf16Dot();
   facts->num_cores = core::os::NumUsableCores();
   facts->cpu_forward_scratch = cpu::ForwardWorkerBytes;
   return ReadForcedTarget(&facts->forced_cpu_target);

@@ -20,6 +20,8 @@ using WorkerScratchBytes = std::size_t (*)(const KernelRow& row, const ForwardPr
 struct DeviceFacts {
   std::array<bool, kNumCpuTargets> has_cpu_target = {};
   CpuTarget forced_cpu_target = CpuTarget::kNone;  // HEED_CPU_TARGET; kNone = best
+  // vdpbf16ps does more work a cycle than fp32 multiply-adds; see RankHere in choose_row.cc.
+  bool has_fast_bf16_dot = false;
   int num_cores = 1;
   // Why a target is absent, such as "this CPU has no avx512f"; null = no reason known.
   std::array<const char*, kNumCpuTargets> why_no_cpu_target = {};

@@ -13,8 +13,8 @@ namespace heed::core {
 enum class Backend : std::uint8_t { kCpu, kCuda, kWebgpu, kReference };
 enum class Op : std::uint8_t { kForward, kBackward, kDecode, kCombine, kQuantizeKv, kDropoutMask };
 // Instruction sets with CPU kernels, weakest first.
-enum class CpuTarget : std::uint8_t { kNone, kGeneric, kAvx2, kAvx512, kAvx512Bf16 };
-inline constexpr int kNumCpuTargets = 5;
+enum class CpuTarget : std::uint8_t { kNone, kGeneric, kAvx2, kAvx512, kAvx512Bf16, kAmx };
+inline constexpr int kNumCpuTargets = 6;
 
 const char* BackendName(Backend backend);
 const char* OpName(Op op);

@@ -16,9 +16,26 @@ struct ForwardJob {
   std::uint8_t* workspace;
 };
 
+// Brackets a thread's calls of the kernel.
+class KernelThread {
+ public:
+  explicit KernelThread(const ForwardKernel& kernel) : kernel_(kernel) {
+    if (kernel_.start_thread != nullptr) kernel_.start_thread();
+  }
+  ~KernelThread() {
+    if (kernel_.stop_thread != nullptr) kernel_.stop_thread();
+  }
+  KernelThread(const KernelThread&) = delete;
+  KernelThread& operator=(const KernelThread&) = delete;
+
+ private:
+  const ForwardKernel& kernel_;
+};
+
 void RunWorker(void* job_pointer, std::int64_t worker) {
   ForwardJob& job = *static_cast<ForwardJob*>(job_pointer);
   const FlushDenormals flush;
+  const KernelThread thread(job.context.kernel);
   const std::size_t offset_bytes = static_cast<std::size_t>(worker) * job.layout.total_bytes;
   const WorkerScratch scratch(job.workspace + offset_bytes, job.layout, job.context.kernel);
   TileRange range;

@@ -7,7 +7,8 @@
 //   tile    up to tile_rows query rows, one per SIMD lane: token-major, the G query heads of one KV
 //           head side by side
 //   block   up to kBlockKeys consecutive keys on a grid that starts at key 0
-//   group   the 4 bytes that one broadcast feeds to a dot product: one fp32 or two bf16
+//   group   the elements of the inner axis that one step of a product takes from each row: the 4
+//           bytes of a broadcast (one fp32 or two bf16), or the row of a matrix register (32 bf16)
 //   step    one group along the inner axis of a product
 // Every array of lanes is aligned to 64 bytes.
 #ifndef HEED_CPU_FORWARD_KERNEL_H_
@@ -23,7 +24,6 @@ namespace heed::cpu {
 
 inline constexpr int kMaxTileRows = 48;
 inline constexpr int kBlockKeys = 128;
-inline constexpr int kGroupBytes = 4;
 inline constexpr int kMaxTileVectors = 3;
 
 // Rows of q to q_groups [steps of head_dim][tile_rows], lanes past num_rows zero.
@@ -35,7 +35,8 @@ struct PackQueriesArgs {
   void* q_groups;
 };
 
-// Rows of k or v to a compact block in the kernel's own format.
+// Rows of k or v to a compact block in the kernel's own format. The destination has room for
+// kBlockKeys rows of keys, or for the steps of as many values.
 struct PackRowsArgs {
   const void* const* rows;  // [num_rows]; a null row is packed as zeros
   std::int64_t num_rows;
@@ -68,7 +69,7 @@ struct ScoresArgs {
   std::int64_t key_stride_bytes;
   std::int64_t num_keys;
   std::int64_t num_steps;
-  float* scores;                 // out [num_keys][tile_rows]
+  float* scores;                 // out [num_keys][tile_rows], room for kBlockKeys
   float* block_max;              // out [tile_rows], in the units of scores
   const LaneIntervals* visible;  // null = every lane sees every key
   const ScoreTerms* terms;       // null = none; else scores come out in log2 units
@@ -76,15 +77,16 @@ struct ScoresArgs {
 
 // Online softmax, then O^T += V^T P^T, for the scores of one ScoresArgs.
 struct ValuesArgs {
-  float* scores;  // [num_keys][tile_rows], overwritten
+  float* scores;  // [num_keys][tile_rows], overwritten up to kBlockKeys
   const float* block_max;
   const void* values;
   std::int64_t value_stride_bytes;  // between steps
+  std::int64_t first_key;           // keys before it fill up the first step; no lane sees them
   std::int64_t num_keys;
   std::int64_t head_dim_v;
   float score_factor;  // from the units of scores to log2 units, > 0
   const float* keep;   // dropout, [num_keys][tile_rows] of 0 or 1; null = none
-  float* row_max;      // [tile_rows], log2 units
+  float* row_max;      // [tile_rows], units of scores
   float* row_sum;      // [tile_rows]
   float* o;            // [head_dim_v][tile_rows], not normalised
 };
@@ -101,7 +103,9 @@ struct StoreRowsArgs {
 struct ForwardKernel {
   int tile_rows;
   int lanes;
-  int group_elems;             // elements of a group: 1 (fp32) or 2 (bf16 pairs)
+  int group_elems;
+  int group_bytes;
+  int column_multiple;         // a step of packed values has groups for a multiple of this
   bool reads_keys_in_place;    // rows of k are already in the kernel's format
   bool reads_values_in_place;  // rows of v too
   void (*pack_queries)(const PackQueriesArgs& args);
@@ -111,16 +115,19 @@ struct ForwardKernel {
   void (*compute_scores[kMaxTileVectors])(const ScoresArgs& args);
   void (*accumulate_values[kMaxTileVectors])(const ValuesArgs& args);
   void (*store_rows)(const StoreRowsArgs& args);
+  // Around all other calls on a thread, where the kernel has state per thread; else null.
+  void (*start_thread)();
+  void (*stop_thread)();
 };
 
-// One kernel per element type of q, k, v and o.
+// One kernel per element type of q, k, v and o; all zero where a target has none of its own.
 struct ForwardKernelSet {
   ForwardKernel f32;
   ForwardKernel f16;
   ForwardKernel bf16;
 };
 
-// Null when the target is not part of this build.
+// Null when the target is not part of this build or has no kernel for dtype.
 const ForwardKernel* FindForwardKernel(core::CpuTarget target, core::DType dtype);
 
 }  // namespace heed::cpu

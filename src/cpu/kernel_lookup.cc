@@ -9,6 +9,7 @@ extern const ForwardKernelSet kGenericKernels;
 extern const ForwardKernelSet kAvx2Kernels;
 extern const ForwardKernelSet kAvx512Kernels;
 extern const ForwardKernelSet kAvx512Bf16Kernels;
+extern const ForwardKernelSet kAmxKernels;
 #endif
 
 namespace {
@@ -24,7 +25,22 @@ const ForwardKernelSet* FindSet(core::CpuTarget target) {
       return &kAvx512Kernels;
     case core::CpuTarget::kAvx512Bf16:
       return &kAvx512Bf16Kernels;
+    case core::CpuTarget::kAmx:
+      return &kAmxKernels;
 #endif
+    default:
+      return nullptr;
+  }
+}
+
+const ForwardKernel* KernelFor(const ForwardKernelSet& set, core::DType dtype) {
+  switch (dtype) {
+    case core::DType::kF32:
+      return &set.f32;
+    case core::DType::kF16:
+      return &set.f16;
+    case core::DType::kBF16:
+      return &set.bf16;
     default:
       return nullptr;
   }
@@ -35,16 +51,8 @@ const ForwardKernelSet* FindSet(core::CpuTarget target) {
 const ForwardKernel* FindForwardKernel(core::CpuTarget target, core::DType dtype) {
   const ForwardKernelSet* set = FindSet(target);
   if (set == nullptr) return nullptr;
-  switch (dtype) {
-    case core::DType::kF32:
-      return &set->f32;
-    case core::DType::kF16:
-      return &set->f16;
-    case core::DType::kBF16:
-      return &set->bf16;
-    default:
-      return nullptr;
-  }
+  const ForwardKernel* kernel = KernelFor(*set, dtype);
+  return kernel != nullptr && kernel->tile_rows > 0 ? kernel : nullptr;
 }
 
 }  // namespace heed::cpu

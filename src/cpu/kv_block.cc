@@ -91,8 +91,8 @@ KvBlock WithoutDeadValues(const KvBlock& block, const ForwardKernel& kernel,
                           std::int64_t head_dim_v, const std::uint8_t* is_live,
                           std::uint8_t* destination) {
   const std::int64_t num_keys = block.keys.end - block.keys.begin;
-  const std::int64_t stride_bytes = head_dim_v * kGroupBytes;
-  const int elem_bytes = kGroupBytes / kernel.group_elems;
+  const std::int64_t stride_bytes = ValueStepBytes(kernel, head_dim_v);
+  const int elem_bytes = kernel.group_bytes / kernel.group_elems;
   for (std::int64_t first_key = 0; first_key < num_keys; first_key += kernel.group_elems) {
     const std::int64_t step = first_key / kernel.group_elems;
     std::uint8_t* to = destination + step * stride_bytes;
@@ -102,7 +102,7 @@ KvBlock WithoutDeadValues(const KvBlock& block, const ForwardKernel& kernel,
       const std::int64_t key = first_key + part;
       if (key < num_keys && is_live[key] != 0) continue;
       for (std::int64_t column = 0; column < head_dim_v; ++column) {
-        std::memset(to + column * kGroupBytes + part * elem_bytes, 0,
+        std::memset(to + column * kernel.group_bytes + part * elem_bytes, 0,
                     static_cast<std::size_t>(elem_bytes));
       }
     }

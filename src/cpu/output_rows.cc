@@ -1,5 +1,6 @@
 #include "cpu/output_rows.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "device/dropout.h"
@@ -25,20 +26,30 @@ void StoreLse(const core::ForwardProblem& problem, const core::Sequence& sequenc
   static_cast<float*>(problem.lse.data)[offset_elems] = lse_ln;
 }
 
+// A row whose scores are all NaN has a sum but, as maxima skip NaN, no maximum.
+float Lse(const device::SoftmaxState& softmax) {
+  return std::isnan(softmax.sum) ? softmax.sum : device::LseLn(softmax);
+}
+
 }  // namespace
 
 void StoreTile(const core::ForwardProblem& problem, const ForwardKernel& kernel,
-               const HeadSequence& head, const TileRows& rows, const TileState& state) {
+               const HeadSequence& head, const FinishedTile& tile) {
+  const TileRows& rows = tile.rows;
   const float keep_scale = device::KeepScale(problem.score.dropout.drop_threshold);
   float row_factor[kMaxTileRows];
   void* destination[kMaxTileRows];
   for (int i = 0; i < rows.num_rows; ++i) {
-    const device::SoftmaxState softmax{state.row_max[i], state.row_sum[i]};
-    row_factor[i] = device::InverseSum(softmax) * keep_scale;
+    device::SoftmaxState softmax{tile.state.row_max[i] * tile.score_factor, tile.state.row_sum[i]};
+    row_factor[i] = keep_scale;
+    if (problem.score.sinks.present()) {
+      row_factor[i] *= device::AbsorbSink(&softmax, problem.score.sinks.At(0, rows.q_head[i]));
+    }
+    row_factor[i] *= device::InverseSum(softmax);
     destination[i] = OutputRow(problem, head.sequence, rows.token[i], rows.q_head[i]);
-    StoreLse(problem, head.sequence, rows.token[i], rows.q_head[i], device::LseLn(softmax));
+    StoreLse(problem, head.sequence, rows.token[i], rows.q_head[i], Lse(softmax));
   }
-  kernel.store_rows({.o = state.o,
+  kernel.store_rows({.o = tile.state.o,
                      .row_factor = row_factor,
                      .rows = destination,
                      .num_rows = rows.num_rows,

@@ -9,9 +9,16 @@
 
 namespace heed::cpu {
 
-// Normalises a finished tile and writes its rows of o and lse.
+// A tile after its last block.
+struct FinishedTile {
+  const TileRows& rows;
+  const TileState& state;
+  float score_factor;  // from the units of state.row_max to log2 units
+};
+
+// Adds the sinks, normalises, and writes the tile's rows of o and lse.
 void StoreTile(const core::ForwardProblem& problem, const ForwardKernel& kernel,
-               const HeadSequence& head, const TileRows& rows, const TileState& state);
+               const HeadSequence& head, const FinishedTile& tile);
 
 // o = 0 and lse = -inf for the rows of the sequence that take no part (from q_len on).
 void StoreUnusedRows(const core::ForwardProblem& problem, const HeadSequence& head);

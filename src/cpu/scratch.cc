@@ -40,23 +40,31 @@ bool CanHideKeys(const core::ScoreRule& score) {
   return score.bias.present() || score.mask.present();
 }
 
+std::int64_t ValueStepBytes(const ForwardKernel& kernel, std::int64_t head_dim_v) {
+  const std::int64_t multiple = kernel.column_multiple;
+  return device::CeilDiv(head_dim_v, multiple) * multiple * kernel.group_bytes;
+}
+
 ScratchLayout MakeScratchLayout(const core::ForwardProblem& problem, const ForwardKernel& kernel) {
   const std::size_t lane_bytes = static_cast<std::size_t>(kernel.tile_rows) * sizeof(float);
   const std::size_t head_dim_v = static_cast<std::size_t>(problem.shape.head_dim_v);
   const bool is_paged = problem.block_table.present();
   ScratchLayout layout;
   layout.num_key_steps = device::CeilDiv<std::int64_t>(problem.shape.head_dim, kernel.group_elems);
-  const std::size_t num_key_steps = static_cast<std::size_t>(layout.num_key_steps);
+  layout.packed_key_stride_bytes = layout.num_key_steps * kernel.group_bytes;
+  layout.packed_value_stride_bytes = ValueStepBytes(kernel, problem.shape.head_dim_v);
+  const std::size_t key_bytes = static_cast<std::size_t>(layout.packed_key_stride_bytes);
+  const std::size_t tile_rows = static_cast<std::size_t>(kernel.tile_rows);
+  layout.q_groups_bytes = Align(tile_rows * key_bytes);
   layout.tile_bytes =
-      Align(num_key_steps * lane_bytes) + Align(head_dim_v * lane_bytes) + 2 * Align(lane_bytes);
+      layout.q_groups_bytes + Align(head_dim_v * lane_bytes) + 2 * Align(lane_bytes);
   layout.tiles_per_range = static_cast<std::int64_t>(std::clamp<std::size_t>(
       kRangeBudgetBytes / layout.tile_bytes, 2, std::size_t{kMaxTilesPerRange}));
 
   const std::size_t num_value_steps = kBlockKeys / static_cast<std::size_t>(kernel.group_elems);
-  layout.packed_key_stride_bytes = layout.num_key_steps * kGroupBytes;
-  layout.packed_value_stride_bytes = problem.shape.head_dim_v * kGroupBytes;
-  const std::size_t keys_bytes = kBlockKeys * num_key_steps * kGroupBytes;
-  const std::size_t values_bytes = num_value_steps * head_dim_v * kGroupBytes;
+  const std::size_t keys_bytes = kBlockKeys * key_bytes;
+  const std::size_t values_bytes =
+      num_value_steps * static_cast<std::size_t>(layout.packed_value_stride_bytes);
   const bool packs_keys =
       is_paged || !kernel.reads_keys_in_place || problem.shape.head_dim % kernel.group_elems != 0;
   const bool packs_values = is_paged || !kernel.reads_values_in_place;
@@ -82,9 +90,7 @@ TileState WorkerScratch::Tile(std::int64_t index) const {
   state.row_max = reinterpret_cast<float*>(tile);
   state.row_sum = reinterpret_cast<float*>(tile + lane_bytes);
   state.q_groups = reinterpret_cast<float*>(tile + 2 * lane_bytes);
-  const std::size_t q_bytes = Align(static_cast<std::size_t>(layout_.num_key_steps) *
-                                    static_cast<std::size_t>(tile_rows_) * kGroupBytes);
-  state.o = reinterpret_cast<float*>(tile + 2 * lane_bytes + q_bytes);
+  state.o = reinterpret_cast<float*>(tile + 2 * lane_bytes + layout_.q_groups_bytes);
   return state;
 }
 

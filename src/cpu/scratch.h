@@ -26,6 +26,7 @@ struct ScratchLayout {
   std::int64_t num_key_steps = 0;  // groups of a row of q or k
   std::int64_t tiles_per_range = 1;
   std::size_t tile_bytes = 0;  // of one TileState; tiles come first
+  std::size_t q_groups_bytes = 0;
   std::size_t scores_at = 0;
   std::size_t block_max_at = 0;
   std::size_t keys_at = 0;
@@ -43,6 +44,9 @@ struct ScratchLayout {
 bool HasAdditiveTerms(const core::ScoreRule& score);
 // Element-wise terms can hide a key from every row of a tile.
 bool CanHideKeys(const core::ScoreRule& score);
+
+// One step of packed values.
+std::int64_t ValueStepBytes(const ForwardKernel& kernel, std::int64_t head_dim_v);
 
 ScratchLayout MakeScratchLayout(const core::ForwardProblem& problem, const ForwardKernel& kernel);
 

@@ -9,7 +9,6 @@
 #include "cpu/score_terms.h"
 #include "cpu/tile_rows.h"
 #include "device/math.h"
-#include "device/softmax.h"
 
 namespace heed::cpu {
 namespace {
@@ -49,17 +48,19 @@ void StartTile(const ForwardContext& context, const HeadSequence& head, std::int
                Tile* tile) {
   const int tile_rows = context.kernel.tile_rows;
   tile->rows = MakeTileRows(context.problem, head, index, tile_rows);
-  const core::HeadView& sinks = context.problem.score.sinks;
-  for (int lane = 0; lane < tile_rows; ++lane) {
-    device::SoftmaxState softmax;
-    if (sinks.present() && lane < tile->rows.num_rows) {
-      device::AbsorbSink(&softmax, sinks.At(0, tile->rows.q_head[lane]));
-    }
-    tile->state.row_max[lane] = softmax.max_log2;
-    tile->state.row_sum[lane] = softmax.sum;
-  }
+  std::fill_n(tile->state.row_max, tile_rows, -device::kInfinity);
+  std::fill_n(tile->state.row_sum, tile_rows, 0.0f);
   std::fill_n(tile->state.o, context.problem.shape.head_dim_v * tile_rows, 0.0f);
   PackTileQueries(context, head, *tile);
+}
+
+bool HasTerms(const core::ScoreRule& score) {
+  return HasAdditiveTerms(score) || score.softcap > 0.0;
+}
+
+// From the units in which scores leave compute_scores to log2 units.
+float ScoreFactor(const ForwardContext& context) {
+  return HasTerms(context.problem.score) ? 1.0f : context.scale.magnitude_log2;
 }
 
 // Scores, softmax and values of one tile for its keys of one block.
@@ -70,7 +71,7 @@ void ProcessBlock(const ForwardContext& context, const HeadSequence& head, const
   const int width = (tile.rows.num_rows - 1) / context.kernel.lanes;
   const ElementTile elements{block.keys, context.kernel.tile_rows, scratch.additive()};
   const bool has_additive = HasAdditiveTerms(score);
-  const bool has_terms = has_additive || score.softcap > 0.0;
+  const bool has_terms = HasTerms(score);
   const ScoreTerms terms{.scale = context.scale.magnitude,
                          .softcap = static_cast<float>(score.softcap),
                          .additive = has_additive ? scratch.additive() : nullptr,
@@ -111,9 +112,10 @@ void ProcessBlock(const ForwardContext& context, const HeadSequence& head, const
        .block_max = scratch.block_max(),
        .values = visible.value_steps,
        .value_stride_bytes = visible.value_stride_bytes,
+       .first_key = std::max<std::int64_t>(tile.rows.by_any.begin - block.keys.begin, 0),
        .num_keys = num_keys,
        .head_dim_v = context.problem.shape.head_dim_v,
-       .score_factor = has_terms ? 1.0f : context.scale.magnitude_log2,
+       .score_factor = ScoreFactor(context),
        .keep = has_dropout ? scratch.keep() : nullptr,
        .row_max = tile.state.row_max,
        .row_sum = tile.state.row_sum,
@@ -157,7 +159,7 @@ void RunTileRange(const ForwardContext& context, const TileRange& range,
   }
 
   for (std::int64_t i = 0; i < range.num_tiles; ++i) {
-    StoreTile(problem, context.kernel, head, tiles[i].rows, tiles[i].state);
+    StoreTile(problem, context.kernel, head, {tiles[i].rows, tiles[i].state, ScoreFactor(context)});
   }
   if (range.first_tile == 0) StoreUnusedRows(problem, head);
 }

@@ -90,7 +90,7 @@ TEST(Plan, EnvironmentThatNamesNothing) {
   }
   const ScopedEnvironment force("HEED_CPU_TARGET", "mmx");
   ExpectRefused([](ForwardCall&) {}, HEED_INVALID_ARGUMENT,
-                "HEED_CPU_TARGET = mmx: must be one of generic, avx2, avx512, avx512bf16");
+                "HEED_CPU_TARGET = mmx: must be one of generic, avx2, avx512, avx512bf16, amx");
 }
 
 TEST(Plan, ForcedTarget) {

@@ -27,6 +27,7 @@ TEST(Explain, TheWholeText) {
             "tasks: 68 on 4 workers, 1 split of the keys\n"
             "workspace: 96000 bytes\n"
             "rows not chosen:\n"
+            "  cpu.amx.forward.bf16.d576.q48k128: takes bf16\n"
             "  cpu.avx512bf16.forward.bf16.d576.q48k128: takes bf16\n"
             "  cpu.avx512.forward.f32.d576.q48k128: this CPU has no avx512f\n"
             "  cpu.avx512.forward.f16.d576.q48k128: takes f16\n"

@@ -12,10 +12,12 @@
 namespace heed::core {
 namespace {
 
+using test::AmxMachine;
 using test::Avx2Machine;
 using test::Avx512Bf16Machine;
 using test::DenseProblem;
 using test::Machine;
+using test::SlowBf16DotMachine;
 
 std::string ChosenRow(const ForwardProblem& problem, const DeviceFacts& facts) {
   Plan plan;
@@ -31,6 +33,45 @@ TEST(Plan, BestTargetOfTheMachine) {
   EXPECT_EQ(ChosenRow(DenseProblem(DType::kF16), Avx512Bf16Machine()),
             "cpu.avx512.forward.f16.d576.q48k128");
   EXPECT_EQ(ChosenRow(DenseProblem(DType::kBF16), Avx512Bf16Machine()),
+            "cpu.avx512bf16.forward.bf16.d576.q48k128");
+  EXPECT_EQ(ChosenRow(DenseProblem(DType::kBF16), AmxMachine()),
+            "cpu.amx.forward.bf16.d576.q48k128");
+  EXPECT_EQ(ChosenRow(DenseProblem(DType::kF32), AmxMachine()),
+            "cpu.avx512.forward.f32.d576.q48k128");
+}
+
+TEST(SlowBf16Dot, GoesBelowFp32ArithmeticAndSaysWhy) {
+  Plan plan;
+  std::vector<Rejection> rejections;
+  const DeviceFacts facts = SlowBf16DotMachine();
+  ASSERT_TRUE(PlanForward(DenseProblem(DType::kBF16), facts, &plan, &rejections).ok());
+  EXPECT_STREQ(plan.row->id, "cpu.avx512.forward.bf16.d576.q48k128");
+  EXPECT_FALSE(plan.is_slower_substitute);
+  std::string reason;
+  for (const Rejection& rejection : rejections) {
+    if (rejection.row->cpu_target == CpuTarget::kAvx512Bf16) reason = rejection.reason;
+  }
+  EXPECT_EQ(reason,
+            "ranks below the chosen row: bf16 dot products are slower than fp32 on this CPU");
+}
+
+TEST(SlowBf16Dot, RunsWhenForced) {
+  ForwardProblem problem = DenseProblem(DType::kBF16);
+  DeviceFacts facts = SlowBf16DotMachine();
+  facts.forced_cpu_target = CpuTarget::kAvx512Bf16;
+  Plan plan;
+  ASSERT_TRUE(PlanForward(problem, facts, &plan, nullptr).ok());
+  EXPECT_STREQ(plan.row->id, "cpu.avx512bf16.forward.bf16.d576.q48k128");
+  EXPECT_TRUE(plan.is_slower_substitute);
+  facts = SlowBf16DotMachine();
+  problem.exec.forced_kernel = plan.row->id;
+  EXPECT_EQ(ChosenRow(problem, facts), problem.exec.forced_kernel);
+}
+
+TEST(SlowBf16Dot, StaysAboveAvx2) {
+  DeviceFacts facts = SlowBf16DotMachine();
+  facts.has_cpu_target[static_cast<std::size_t>(CpuTarget::kAvx512)] = false;
+  EXPECT_EQ(ChosenRow(DenseProblem(DType::kBF16), facts),
             "cpu.avx512bf16.forward.bf16.d576.q48k128");
 }
 

@@ -46,9 +46,26 @@ inline core::DeviceFacts Avx2Machine() {
   return Machine({core::CpuTarget::kGeneric, core::CpuTarget::kAvx2});
 }
 
+// Zen 4: bf16 dot products at twice the fp32 flops.
 inline core::DeviceFacts Avx512Bf16Machine() {
-  return Machine({core::CpuTarget::kGeneric, core::CpuTarget::kAvx2, core::CpuTarget::kAvx512,
-                  core::CpuTarget::kAvx512Bf16});
+  core::DeviceFacts facts = Machine({core::CpuTarget::kGeneric, core::CpuTarget::kAvx2,
+                                     core::CpuTarget::kAvx512, core::CpuTarget::kAvx512Bf16});
+  facts.has_fast_bf16_dot = true;
+  return facts;
+}
+
+// Cooper Lake: the same instructions, bf16 dot products at half the fp32 flops.
+inline core::DeviceFacts SlowBf16DotMachine() {
+  core::DeviceFacts facts = Avx512Bf16Machine();
+  facts.has_fast_bf16_dot = false;
+  return facts;
+}
+
+// Sapphire Rapids.
+inline core::DeviceFacts AmxMachine() {
+  core::DeviceFacts facts = SlowBf16DotMachine();
+  facts.has_cpu_target[static_cast<std::size_t>(core::CpuTarget::kAmx)] = true;
+  return facts;
 }
 
 }  // namespace heed::test

@@ -20,7 +20,8 @@ FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 MULTIPLY = re.compile(r"^(vfn?madd|vdpbf16ps|mulps|fmla)")
 BROADCAST = re.compile(r"^(v?broadcastss|vpbroadcastd|vbroadcastf|shufps|movss)")
 EXPONENTIAL = re.compile(r"^(vpslld|pslld|vscalefps)")
-VECTOR = re.compile(r"%[xyz]mm")
+MATRIX_MULTIPLY = re.compile(r"^tdpbf16ps")
+VECTOR = re.compile(r"%[xyzt]mm")
 # Three tile widths for each of the two products.
 MIN_LOOPS = 6
 
@@ -61,6 +62,8 @@ def innermost_loops(body):
 
 def is_product(loop):
     mnemonics = [mnemonic for _, mnemonic, _ in loop]
+    if sum(bool(MATRIX_MULTIPLY.match(m)) for m in mnemonics) >= 3:
+        return True
     multiplies = sum(bool(MULTIPLY.match(m)) for m in mnemonics)
     has_broadcast = any(BROADCAST.match(m) for m in mnemonics)
     return multiplies >= 6 and has_broadcast and not any(EXPONENTIAL.match(m) for m in mnemonics)

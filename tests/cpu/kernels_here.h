@@ -1,5 +1,5 @@
-// The kernels that can run on this machine, and two that exist in tests only: the register tile of
-// AVX-512 and its bf16 pairs, emulated with portable vectors.
+// The kernels that can run on this machine, and those that exist in tests only: the register tile
+// of AVX-512, its bf16 pairs and a matrix unit, emulated with portable vectors.
 #ifndef HEED_TESTS_CPU_KERNELS_HERE_H_
 #define HEED_TESTS_CPU_KERNELS_HERE_H_
 
@@ -23,6 +23,7 @@ std::vector<NamedKernel> KernelsHere();
 // Defined by emulated_kernels.cc.
 extern const cpu::ForwardKernelSet kEmulatedWideKernels;
 extern const cpu::ForwardKernel kEmulatedPairKernel;
+extern const cpu::ForwardKernel kEmulatedMatrixKernel;
 
 }  // namespace heed::test
 

@@ -14,6 +14,8 @@ namespace heed::core::os {
 bool HasCpuTarget(CpuTarget target);
 // Why HasCpuTarget is false, such as "this CPU has no avx512f"; empty when it is true.
 std::string WhyNoCpuTarget(CpuTarget target);
+// Whether vdpbf16ps outruns fp32 multiply-adds here; false where the CPU has no such instruction.
+bool HasFastBf16Dot();
 std::string CpuModelName();
 // Cores this process may use (affinity mask), or HEED_NUM_THREADS when that is a positive number.
 int NumUsableCores();

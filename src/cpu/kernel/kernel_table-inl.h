@@ -18,6 +18,8 @@ constexpr ForwardKernel Fp32Kernel() {
       .tile_rows = kTileLanes<Isa>,
       .lanes = Isa::kLanes,
       .group_elems = Dot::kGroupElems,
+      .group_bytes = kGroupBytes,
+      .column_multiple = 1,
       .reads_keys_in_place = kIsFp32,
       .reads_values_in_place = kIsFp32,
       .pack_queries = PackQueries<Dot, Element>,
@@ -27,6 +29,8 @@ constexpr ForwardKernel Fp32Kernel() {
       .accumulate_values = {AccumulateValues<Dot, 1>, AccumulateValues<Dot, 2>,
                             AccumulateValues<Dot, 3>},
       .store_rows = StoreRows<Isa, Element>,
+      .start_thread = nullptr,
+      .stop_thread = nullptr,
   };
 }
 
@@ -39,6 +43,8 @@ constexpr ForwardKernel Bf16PairKernel() {
       .tile_rows = kTileLanes<Isa>,
       .lanes = Isa::kLanes,
       .group_elems = Dot::kGroupElems,
+      .group_bytes = kGroupBytes,
+      .column_multiple = 1,
       .reads_keys_in_place = true,
       .reads_values_in_place = false,
       .pack_queries = PackQueries<Dot, Bfloat>,
@@ -48,6 +54,8 @@ constexpr ForwardKernel Bf16PairKernel() {
       .accumulate_values = {AccumulateValues<Dot, 1>, AccumulateValues<Dot, 2>,
                             AccumulateValues<Dot, 3>},
       .store_rows = StoreRows<Isa, Bfloat>,
+      .start_thread = nullptr,
+      .stop_thread = nullptr,
   };
 }
 

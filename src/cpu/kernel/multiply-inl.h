@@ -9,6 +9,9 @@
 
 namespace heed::cpu {
 
+// What one broadcast feeds to a dot product.
+inline constexpr int kGroupBytes = 4;
+
 // How groups multiply: one fp32 product per lane.
 template <class IsaT>
 struct Fp32Dot {

@@ -11,7 +11,7 @@ namespace heed::cpu {
 // What a block changes for the lanes of one tile.
 template <class Isa, int kVectors>
 struct RowUpdate {
-  typename Isa::Vec minus_max[kVectors];  // finite also where nothing is visible yet
+  typename Isa::Vec reference[kVectors];  // row maximum; 0 where nothing is visible yet
   typename Isa::Vec decay[kVectors];      // weight of everything accumulated before
 };
 
@@ -21,20 +21,21 @@ HEED_ALWAYS_INLINE inline RowUpdate<Isa, kVectors> UpdateRowMax(const ValuesArgs
   Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
     constexpr int kFirstLane = v.value * Isa::kLanes;
     const auto before = Isa::Load(args.row_max + kFirstLane);
-    const auto of_block =
-        Isa::Mul(Isa::Load(args.block_max + kFirstLane), Isa::Set(args.score_factor));
-    const auto after = Isa::Max(of_block, before);
+    const auto after = Isa::Max(Isa::Load(args.block_max + kFirstLane), before);
     Isa::Store(args.row_max + kFirstLane, after);
     const auto is_empty = Isa::Equal(after, Isa::Set(kMinusInfinity));
     const auto reference = Isa::Select(is_empty, Isa::Set(0.0f), after);
-    update.minus_max[v.value] = Isa::Sub(Isa::Set(0.0f), reference);
-    update.decay[v.value] = Exp2<Isa>(Isa::Sub(before, reference));
+    update.reference[v.value] = reference;
+    update.decay[v.value] =
+        Exp2<Isa>(Isa::Mul(Isa::Sub(before, reference), Isa::Set(args.score_factor)));
   });
   return update;
 }
 
-// p = 2^(score * factor - max) in place, and the row sums. The sum of a block is taken on its own
-// before it joins the running one: its rounding error then grows with the block, not with the row.
+// p = 2^((score - max) * factor) in place, and the row sums. The difference comes first: it is
+// exact near the maximum, where score * factor - max * factor would leave a rounding error as large
+// as the scores are. The sum of a block is taken on its own before it joins the running one: its
+// rounding error then grows with the block, not with the row.
 template <class Dot, int kVectors>
 HEED_ALWAYS_INLINE inline void ExponentiateScores(
     const ValuesArgs& args, const RowUpdate<typename Dot::Isa, kVectors>& update) {
@@ -50,7 +51,7 @@ HEED_ALWAYS_INLINE inline void ExponentiateScores(
     Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {
       constexpr int kKey = i.value / kVectors, kVector = i.value % kVectors;
       const float* lanes = scores + kKey * kTileLanes<Isa> + kVector * Isa::kLanes;
-      p[i.value] = Isa::Fma(Isa::Load(lanes), factor, update.minus_max[kVector]);
+      p[i.value] = Isa::Mul(Isa::Sub(Isa::Load(lanes), update.reference[kVector]), factor);
     });
     Exp2InStep<Isa>(p);
     Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {

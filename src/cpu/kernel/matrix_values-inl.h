@@ -1,0 +1,109 @@
+// Values on a matrix unit. Left matrices are 16 columns of V^T by 32 keys, right ones the pairs
+// that the other bf16 kernels make of P: sums come out as [column][query].
+#ifndef HEED_CPU_KERNEL_MATRIX_VALUES_INL_H_
+#define HEED_CPU_KERNEL_MATRIX_VALUES_INL_H_
+
+#include "cpu/kernel/matrix_multiply-inl.h"
+#include "cpu/kernel/values-inl.h"
+
+namespace heed::cpu {
+
+// Keys [begin, end) of a step, relative to its first; end may lie beyond it.
+struct StepKeys {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+// Matrices of one step without the keys outside [begin, end). A zero in P is not enough to hide
+// them: other tiles may see them, and their values may be infinite.
+template <class Unit>
+__attribute__((noinline)) void CopyColumns(const std::uint8_t* groups, std::int64_t num_groups,
+                                           StepKeys keys, std::uint8_t* copy) {
+  for (std::int64_t group = 0; group < num_groups; ++group) {
+    Unit::CopyElements(groups + group * kMatrixRowBytes, keys.begin, keys.end,
+                       copy + group * kMatrixRowBytes);
+  }
+}
+
+// The product of kRows matrices of columns with P, left in the sum registers.
+template <class Unit, int kRows, int kVectors>
+HEED_ALWAYS_INLINE inline void MultiplyColumns(const ValuesArgs& args, std::int64_t first_column) {
+  constexpr int kKeys = kMatrixGroupElems;
+  const auto* groups =
+      static_cast<const std::uint8_t*>(args.values) + first_column * kMatrixRowBytes;
+  alignas(64) std::uint8_t copy[kRows * kMatrixRows * kMatrixRowBytes];
+  const auto accumulate_part = [&](std::int64_t step) HEED_ALWAYS_INLINE {
+    const std::int64_t keys_before = step * kKeys;
+    const StepKeys keys{step == 0 ? args.first_key : 0, args.num_keys - keys_before};
+    CopyColumns<Unit>(groups + step * args.value_stride_bytes, kRows * kMatrixRows, keys, copy);
+    const MatrixRows columns{copy, kMatrixRowBytes, 0};
+    AccumulateProducts<Unit, kRows, kVectors>(columns, args.scores, step, step + 1);
+  };
+  ZeroSums<Unit, kRows * kVectors>();
+  const std::int64_t whole_begin = args.first_key > 0 ? 1 : 0;
+  const std::int64_t whole_end = args.num_keys / kKeys;
+  if (whole_begin > 0) accumulate_part(0);
+  const MatrixRows columns{groups, kMatrixRowBytes, args.value_stride_bytes};
+  AccumulateProducts<Unit, kRows, kVectors>(columns, args.scores, whole_begin, whole_end);
+  const bool ends_in_part = args.num_keys % kKeys != 0;
+  if (ends_in_part && whole_end >= whole_begin) accumulate_part(whole_end);
+}
+
+// o = o * decay + sums for columns [begin, end).
+template <class Isa, int kVectors>
+HEED_ALWAYS_INLINE inline void AddSums(const ValuesArgs& args,
+                                       const RowUpdate<Isa, kVectors>& update, const float* sums,
+                                       std::int64_t begin, std::int64_t end) {
+  for (std::int64_t column = begin; column < end; ++column) {
+    Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
+      constexpr int kFirstLane = v.value * Isa::kLanes;
+      float* lanes = args.o + column * kTileLanes<Isa> + kFirstLane;
+      const auto sum = Isa::Load(sums + (column - begin) * kTileLanes<Isa> + kFirstLane);
+      Isa::Store(lanes, Isa::Fma(Isa::Load(lanes), update.decay[v.value], sum));
+    });
+  }
+}
+
+// P up to a whole step: pairs past the last key are zero.
+template <class Isa, int kVectors>
+HEED_ALWAYS_INLINE inline void PadPairs(const ValuesArgs& args) {
+  constexpr int kPairs = kMatrixGroupElems / 2;
+  const std::int64_t num_pairs = (args.num_keys + 1) / 2;
+  const std::int64_t padded_pairs = (num_pairs + kPairs - 1) / kPairs * kPairs;
+  for (std::int64_t pair = num_pairs; pair < padded_pairs; ++pair) {
+    Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
+      Isa::Store(args.scores + pair * kTileLanes<Isa> + v.value * Isa::kLanes, Isa::Set(0.0f));
+    });
+  }
+}
+
+template <class Unit, int kVectors>
+void AccumulateMatrixValues(const ValuesArgs& args) {
+  using Isa = typename Unit::Isa;
+  const auto update = UpdateRowMax<Isa, kVectors>(args);
+  ExponentiateScores<Bf16PairDot<Isa>, kVectors>(args, update);
+  if (args.keep != nullptr) DropScores<Isa, kVectors>(args);
+  PairScores<Isa, kVectors>(args);
+  PadPairs<Isa, kVectors>(args);
+
+  constexpr int kHeight = kMatrixHeight<kVectors>;
+  const std::int64_t num_matrices = (args.head_dim_v + kMatrixRows - 1) / kMatrixRows;
+  // As with scores, sums are read back one group late.
+  alignas(64) float sums[2][kHeight * kMatrixRows * kTileLanes<Isa>];
+  std::int64_t added = 0;
+  int parity = 0;
+  ForRowGroups<kHeight>(
+      0, num_matrices, [&](auto matrices, std::int64_t first_matrix) HEED_ALWAYS_INLINE {
+        const std::int64_t first_column = first_matrix * kMatrixRows;
+        MultiplyColumns<Unit, matrices.value, kVectors>(args, first_column);
+        StoreSums<Unit, matrices.value, kVectors>(sums[parity]);
+        AddSums<Isa, kVectors>(args, update, sums[1 - parity], added, first_column);
+        added = first_column;
+        parity = 1 - parity;
+      });
+  AddSums<Isa, kVectors>(args, update, sums[1 - parity], added, args.head_dim_v);
+}
+
+}  // namespace heed::cpu
+
+#endif  // HEED_CPU_KERNEL_MATRIX_VALUES_INL_H_
