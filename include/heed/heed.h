@@ -113,7 +113,8 @@ typedef enum heed_alignment {
 
 /* The score rule: s = scale * q.k, then softcap * tanh(s / softcap), then + bias, then ALiBi, then
  * mask, softmax with optional sink, dropout, times V. A row with no visible key gives o = 0,
- * lse = -inf (lse = sink with a sink) and zero gradients. */
+ * lse = -inf (lse = sink with a sink, so that d_lse reaches d_sinks) and otherwise zero gradients.
+ */
 typedef struct heed_score_args {
   size_t struct_size;
   const double* scale;  /* host scalar, any finite value; NULL = 1 / sqrt(D) */

@@ -41,6 +41,22 @@ Status FillStrides(const heed_tensor_t& tensor, TensorInfo* info) {
   std::int64_t compact_elems = 1;
   for (int axis = info->rank - 1; axis >= 0; --axis) {
     const auto index = static_cast<std::size_t>(axis);
+    const std::int64_t extent = tensor.shape[axis];
+    info->shape[static_cast<std::size_t>(axis)] = extent;
+    if (extent < 0) {
+      return InvalidArgument(info->AxisText(axis) + ": must not be negative");
+    }
+  }
+  return {};
+}
+
+// The number of elements (axes of size 0 counted as 1, so that an empty tensor's strides fit too)
+// and its bytes must fit 63 bits.
+Status FillStrides(const heed_tensor_t& tensor, TensorInfo* info) {
+  std::int64_t bytes = static_cast<std::int64_t>(DTypeBytes(info->dtype));
+  std::int64_t compact_elems = 1;
+  for (int axis = info->rank - 1; axis >= 0; --axis) {
+    const auto index = static_cast<std::size_t>(axis);
     const std::int64_t stride = tensor.strides == nullptr ? compact_elems : tensor.strides[axis];
     if (stride < 0) {
       return InvalidArgument(
