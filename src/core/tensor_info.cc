@@ -41,28 +41,13 @@ Status FillStrides(const heed_tensor_t& tensor, TensorInfo* info) {
   std::int64_t compact_elems = 1;
   for (int axis = info->rank - 1; axis >= 0; --axis) {
     const auto index = static_cast<std::size_t>(axis);
-    const std::int64_t extent = tensor.shape[axis];
-    info->shape[static_cast<std::size_t>(axis)] = extent;
-    if (extent < 0) {
-      return InvalidArgument(info->AxisText(axis) + ": must not be negative");
+    const std::int64_t stride_elems =
+        tensor.strides == nullptr ? compact_elems : tensor.strides[axis];
+    if (stride_elems < 0) {
+      return InvalidArgument(Format("%s.strides[%d] = %" PRId64 ": must not be negative",
+                                    info->name, axis, stride_elems));
     }
-  }
-  return {};
-}
-
-// The number of elements (axes of size 0 counted as 1, so that an empty tensor's strides fit too)
-// and its bytes must fit 63 bits.
-Status FillStrides(const heed_tensor_t& tensor, TensorInfo* info) {
-  std::int64_t bytes = static_cast<std::int64_t>(DTypeBytes(info->dtype));
-  std::int64_t compact_elems = 1;
-  for (int axis = info->rank - 1; axis >= 0; --axis) {
-    const auto index = static_cast<std::size_t>(axis);
-    const std::int64_t stride = tensor.strides == nullptr ? compact_elems : tensor.strides[axis];
-    if (stride < 0) {
-      return InvalidArgument(
-          Format("%s.strides[%d] = %" PRId64 ": must not be negative", info->name, axis, stride));
-    }
-    info->stride_elems[index] = stride;
+    info->stride_elems[index] = stride_elems;
     const std::int64_t extent = std::max<std::int64_t>(info->shape[index], 1);
     if (__builtin_mul_overflow(bytes, extent, &bytes)) {
       return InvalidArgument(info->AxisText(axis) + ": the tensor's bytes overflow 64 bits");
