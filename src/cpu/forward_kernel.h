@@ -62,6 +62,20 @@ struct ScoreTerms {
   std::uint8_t* is_live;  // out [num_keys]: some lane sees the key
 };
 
+// Rows that lie at one stride.
+struct StridedRows {
+  const std::uint8_t* first = nullptr;
+  std::int64_t stride_bytes = 0;
+  std::int64_t row_bytes = 0;
+  std::int64_t num_rows = 0;
+};
+
+// What the caller wants in the second-level cache soon.
+struct PrefetchArgs {
+  StridedRows keys;
+  StridedRows values;
+};
+
 // S^T = K Q^T for one tile and part of one block.
 struct ScoresArgs {
   const void* q_groups;
@@ -73,6 +87,7 @@ struct ScoresArgs {
   float* block_max;              // out [tile_rows], in the units of scores
   const LaneIntervals* visible;  // null = every lane sees every key
   const ScoreTerms* terms;       // null = none; else scores come out in log2 units
+  PrefetchArgs prefetch;
 };
 
 // Online softmax, then O^T += V^T P^T, for the scores of one ScoresArgs.

@@ -10,6 +10,11 @@ namespace {
 
 enum class Operand { kKeys, kValues };
 
+// Rows that lie some KiB apart share few cache sets, so that every tile of a range misses on them
+// again: with 8 heads of 128, packing a block costs 8 % of one tile's work and saves up to 20 % of
+// each.
+constexpr std::int64_t kMinTilesToPack = 2;
+
 std::int64_t RoundDownToStep(std::int64_t key, int group_elems) {
   return key / group_elems * group_elems;
 }
@@ -33,10 +38,12 @@ const std::uint8_t* RowAt(const core::ForwardProblem& problem, const core::RowsV
 }  // namespace
 
 KvBlock LoadKvBlock(const core::ForwardProblem& problem, const ForwardKernel& kernel,
-                    const HeadSequence& head, device::KeyRange keys, const WorkerScratch& scratch) {
+                    const HeadSequence& head, device::KeyRange keys, std::int64_t num_tiles,
+                    const WorkerScratch& scratch) {
   const ScratchLayout& layout = scratch.layout();
   const device::KeyRange padded{RoundDownToStep(keys.begin, kernel.group_elems), keys.end};
   const bool is_even = IsEvenlyStrided(problem, padded);
+  const bool packs_spread_rows = num_tiles >= kMinTilesToPack;
   KvBlock block;
   block.keys = padded;
 
@@ -59,7 +66,8 @@ KvBlock LoadKvBlock(const core::ForwardProblem& problem, const ForwardKernel& ke
   };
 
   const std::int64_t elem_bytes = static_cast<std::int64_t>(core::DTypeBytes(problem.k.dtype));
-  if (kernel.reads_keys_in_place && is_even && problem.shape.head_dim % kernel.group_elems == 0) {
+  if (!MustPackKeys(problem, kernel) && is_even &&
+      !(packs_spread_rows && HasSpreadRows(problem.k, problem.shape.head_dim))) {
     block.key_stride_bytes = problem.k.row_stride_elems * elem_bytes;
     block.key_rows = RowAt(problem, problem.k, head, padded.begin);
   } else {
@@ -67,7 +75,8 @@ KvBlock LoadKvBlock(const core::ForwardProblem& problem, const ForwardKernel& ke
     block.key_stride_bytes = layout.packed_key_stride_bytes;
     block.key_rows = static_cast<const std::uint8_t*>(scratch.keys());
   }
-  if (kernel.reads_values_in_place && is_even) {
+  if (kernel.reads_values_in_place && is_even &&
+      !(packs_spread_rows && HasSpreadRows(problem.v, problem.shape.head_dim_v))) {
     block.value_stride_bytes = problem.v.row_stride_elems * elem_bytes;
     block.value_steps = RowAt(problem, problem.v, head, padded.begin);
   } else {
@@ -76,6 +85,24 @@ KvBlock LoadKvBlock(const core::ForwardProblem& problem, const ForwardKernel& ke
     block.value_steps = static_cast<const std::uint8_t*>(scratch.values());
   }
   return block;
+}
+
+PrefetchArgs ShareOfRows(const core::ForwardProblem& problem, const HeadSequence& head,
+                         device::KeyRange keys, std::int64_t index, std::int64_t count) {
+  const std::int64_t num_keys = keys.end - keys.begin;
+  if (num_keys <= 0 || !IsEvenlyStrided(problem, keys)) return {};
+  const std::int64_t begin = keys.begin + num_keys * index / count;
+  const std::int64_t end = keys.begin + num_keys * (index + 1) / count;
+  if (begin == end) return {};
+  const std::int64_t elem_bytes = static_cast<std::int64_t>(core::DTypeBytes(problem.k.dtype));
+  const auto rows_of = [&](const core::RowsView& view, std::int64_t row_elems) {
+    return StridedRows{.first = RowAt(problem, view, head, begin),
+                       .stride_bytes = view.row_stride_elems * elem_bytes,
+                       .row_bytes = row_elems * elem_bytes,
+                       .num_rows = end - begin};
+  };
+  return {.keys = rows_of(problem.k, problem.shape.head_dim),
+          .values = rows_of(problem.v, problem.shape.head_dim_v)};
 }
 
 KvBlock SubBlock(const KvBlock& block, device::KeyRange keys, int group_elems) {

@@ -22,10 +22,16 @@ struct KvBlock {
   std::int64_t value_stride_bytes = 0;
 };
 
-// Loads keys.begin (rounded down to a whole step) to keys.end. Rows before keys.begin count as
-// zero values. Requires: keys lie in one block of kBlockKeys, not empty.
+// Loads keys.begin (rounded down to a whole step) to keys.end for num_tiles tiles. Rows before
+// keys.begin count as zero values. Requires: keys lie in one block of kBlockKeys, not empty.
 KvBlock LoadKvBlock(const core::ForwardProblem& problem, const ForwardKernel& kernel,
-                    const HeadSequence& head, device::KeyRange keys, const WorkerScratch& scratch);
+                    const HeadSequence& head, device::KeyRange keys, std::int64_t num_tiles,
+                    const WorkerScratch& scratch);
+
+// Share `index` of `count` of the rows of keys, for prefetching. Nothing where the rows do not lie
+// at one stride, or there are none.
+PrefetchArgs ShareOfRows(const core::ForwardProblem& problem, const HeadSequence& head,
+                         device::KeyRange keys, std::int64_t index, std::int64_t count);
 
 // The same values for keys [keys.begin, keys.end) with the rows of dead keys zero: copied, as
 // hidden slots may hold NaN. is_live has one entry for every key of the range.

@@ -9,11 +9,19 @@ namespace {
 
 constexpr std::size_t kAlignBytes = 64;
 // q and o of the tiles of a range stay in the second-level cache beside one block of keys and
-// values (128 KiB at head dims of 128).
-constexpr std::size_t kRangeBudgetBytes = 192 * 1024;
+// values (128 KiB at head dims of 128), for each row of a tile: CPUs with the wide tiles of AVX-512
+// have 1 MiB or more, others 512 KiB. The more tiles share a block, the less its loads weigh.
+constexpr std::size_t kRangeBytesPerRow = 8 * 1024;
 
 std::size_t Align(std::size_t bytes) {
   return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
+}
+
+// An odd number of cache lines: a kernel walks down a column of values, and lines a power of two
+// apart would evict each other.
+std::int64_t SpreadOverCacheSets(std::int64_t stride_bytes) {
+  constexpr std::int64_t kLineBytes = 64;
+  return (device::CeilDiv(stride_bytes, kLineBytes) | 1) * kLineBytes;
 }
 
 class OffsetCounter {
@@ -40,6 +48,14 @@ bool CanHideKeys(const core::ScoreRule& score) {
   return score.bias.present() || score.mask.present();
 }
 
+bool MustPackKeys(const core::ForwardProblem& problem, const ForwardKernel& kernel) {
+  return !kernel.reads_keys_in_place || problem.shape.head_dim % kernel.group_elems != 0;
+}
+
+bool HasSpreadRows(const core::RowsView& view, std::int64_t row_elems) {
+  return view.row_stride_elems != row_elems;
+}
+
 std::int64_t ValueStepBytes(const ForwardKernel& kernel, std::int64_t head_dim_v) {
   const std::int64_t multiple = kernel.column_multiple;
   return device::CeilDiv(head_dim_v, multiple) * multiple * kernel.group_bytes;
@@ -52,22 +68,24 @@ ScratchLayout MakeScratchLayout(const core::ForwardProblem& problem, const Forwa
   ScratchLayout layout;
   layout.num_key_steps = device::CeilDiv<std::int64_t>(problem.shape.head_dim, kernel.group_elems);
   layout.packed_key_stride_bytes = layout.num_key_steps * kernel.group_bytes;
-  layout.packed_value_stride_bytes = ValueStepBytes(kernel, problem.shape.head_dim_v);
+  layout.packed_value_stride_bytes =
+      SpreadOverCacheSets(ValueStepBytes(kernel, problem.shape.head_dim_v));
   const std::size_t key_bytes = static_cast<std::size_t>(layout.packed_key_stride_bytes);
   const std::size_t tile_rows = static_cast<std::size_t>(kernel.tile_rows);
   layout.q_groups_bytes = Align(tile_rows * key_bytes);
   layout.tile_bytes =
       layout.q_groups_bytes + Align(head_dim_v * lane_bytes) + 2 * Align(lane_bytes);
   layout.tiles_per_range = static_cast<std::int64_t>(std::clamp<std::size_t>(
-      kRangeBudgetBytes / layout.tile_bytes, 2, std::size_t{kMaxTilesPerRange}));
+      kRangeBytesPerRow * tile_rows / layout.tile_bytes, 2, std::size_t{kMaxTilesPerRange}));
 
   const std::size_t num_value_steps = kBlockKeys / static_cast<std::size_t>(kernel.group_elems);
   const std::size_t keys_bytes = kBlockKeys * key_bytes;
   const std::size_t values_bytes =
       num_value_steps * static_cast<std::size_t>(layout.packed_value_stride_bytes);
   const bool packs_keys =
-      is_paged || !kernel.reads_keys_in_place || problem.shape.head_dim % kernel.group_elems != 0;
-  const bool packs_values = is_paged || !kernel.reads_values_in_place;
+      is_paged || MustPackKeys(problem, kernel) || HasSpreadRows(problem.k, problem.shape.head_dim);
+  const bool packs_values = is_paged || !kernel.reads_values_in_place ||
+                            HasSpreadRows(problem.v, problem.shape.head_dim_v);
   const std::size_t block_bytes = kBlockKeys * lane_bytes;
 
   OffsetCounter counter(static_cast<std::size_t>(layout.tiles_per_range) * layout.tile_bytes);

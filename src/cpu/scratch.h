@@ -45,6 +45,11 @@ bool HasAdditiveTerms(const core::ScoreRule& score);
 // Element-wise terms can hide a key from every row of a tile.
 bool CanHideKeys(const core::ScoreRule& score);
 
+// The kernel cannot read this problem's keys where they are.
+bool MustPackKeys(const core::ForwardProblem& problem, const ForwardKernel& kernel);
+// Rows of one head do not follow each other in memory.
+bool HasSpreadRows(const core::RowsView& view, std::int64_t row_elems);
+
 // One step of packed values.
 std::int64_t ValueStepBytes(const ForwardKernel& kernel, std::int64_t head_dim_v);
 

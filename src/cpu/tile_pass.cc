@@ -65,7 +65,7 @@ float ScoreFactor(const ForwardContext& context) {
 
 // Scores, softmax and values of one tile for its keys of one block.
 void ProcessBlock(const ForwardContext& context, const HeadSequence& head, const KvBlock& block,
-                  const Tile& tile, const WorkerScratch& scratch) {
+                  const Tile& tile, const PrefetchArgs& prefetch, const WorkerScratch& scratch) {
   const core::ScoreRule& score = context.problem.score;
   const std::int64_t num_keys = block.keys.end - block.keys.begin;
   const int width = (tile.rows.num_rows - 1) / context.kernel.lanes;
@@ -90,7 +90,8 @@ void ProcessBlock(const ForwardContext& context, const HeadSequence& head, const
                                         .scores = scratch.scores(),
                                         .block_max = scratch.block_max(),
                                         .visible = sees_all ? nullptr : &intervals,
-                                        .terms = has_terms ? &terms : nullptr});
+                                        .terms = has_terms ? &terms : nullptr,
+                                        .prefetch = prefetch});
 
   KvBlock visible = block;
   if (CanHideKeys(score)) {
@@ -149,12 +150,14 @@ void RunTileRange(const ForwardContext& context, const TileRange& range,
   for (; block_begin < keys_of_range.end; block_begin += kBlockKeys) {
     const device::KeyRange grid{block_begin, block_begin + kBlockKeys};
     const device::KeyRange keys = Intersect(grid, keys_of_range);
-    const KvBlock block = LoadKvBlock(problem, context.kernel, head, keys, scratch);
+    const KvBlock block =
+        LoadKvBlock(problem, context.kernel, head, keys, range.num_tiles, scratch);
+    const device::KeyRange next_keys = Intersect({grid.end, grid.end + kBlockKeys}, keys_of_range);
     for (std::int64_t i = 0; i < range.num_tiles; ++i) {
       const device::KeyRange of_tile = Intersect(keys, tiles[i].rows.by_any);
       if (of_tile.end <= of_tile.begin) continue;
       ProcessBlock(context, head, SubBlock(block, of_tile, context.kernel.group_elems), tiles[i],
-                   scratch);
+                   ShareOfRows(problem, head, next_keys, i, range.num_tiles), scratch);
     }
   }
 

@@ -91,6 +91,28 @@ inline void TransformScores(const ScoresArgs& args) {
   }
 }
 
+// Asks for the share of `rows` that belongs to part [begin, end) of `whole` units of work.
+template <class Isa>
+HEED_ALWAYS_INLINE inline void PrefetchShare(const StridedRows& rows, std::int64_t begin,
+                                             std::int64_t end, std::int64_t whole) {
+  constexpr std::int64_t kLineBytes = 64;
+  constexpr int kReadOnly = 0, kSecondLevel = 2;
+  for (std::int64_t row = begin * rows.num_rows / whole; row < end * rows.num_rows / whole; ++row) {
+    const std::uint8_t* first = rows.first + row * rows.stride_bytes;
+    for (std::int64_t at = 0; at < rows.row_bytes; at += kLineBytes) {
+      __builtin_prefetch(first + at, kReadOnly, kSecondLevel);
+    }
+  }
+}
+
+// Spread over the groups of a block, so that no burst fills the queue of outstanding misses.
+template <class Isa>
+__attribute__((noinline)) void PrefetchBeside(const ScoresArgs& args, std::int64_t begin,
+                                              std::int64_t end) {
+  PrefetchShare<Isa>(args.prefetch.keys, begin, end, args.num_keys);
+  PrefetchShare<Isa>(args.prefetch.values, begin, end, args.num_keys);
+}
+
 template <class Dot, int kVectors>
 void ComputeScores(const ScoresArgs& args) {
   using Isa = typename Dot::Isa;
@@ -107,6 +129,7 @@ void ComputeScores(const ScoresArgs& args) {
         } else {
           ScoreGroup<Dot, rows.value, kVectors, Visibility::kByLane>(args, first_key);
         }
+        PrefetchBeside<Isa>(args, first_key, first_key + rows.value);
       });
   if (args.terms != nullptr) TransformScores<Isa, kVectors>(args);
 }
