@@ -65,6 +65,24 @@ void PackQueries(const PackQueriesArgs& args) {
   }
 }
 
+// One row to fp32, several vectors at a time: a row is short, and checks for its end add up.
+template <class Isa, class Element>
+HEED_ALWAYS_INLINE inline void WidenRow(const Element* source, std::int64_t num_elems,
+                                        float* destination) {
+  constexpr int kVectors = 4;
+  std::int64_t elem = 0;
+  for (; elem + kVectors * Isa::kLanes <= num_elems; elem += kVectors * Isa::kLanes) {
+    Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
+      const std::int64_t at = elem + v.value * Isa::kLanes;
+      Isa::StoreUnaligned(destination + at, Isa::LoadUnaligned(source + at));
+    });
+  }
+  for (; elem < num_elems; elem += Isa::kLanes) {
+    const std::int64_t left = num_elems - elem;
+    StorePart<Isa>(destination + elem, LoadPart<Isa>(source + elem, left), left);
+  }
+}
+
 // Rows converted to fp32.
 template <class Isa, class Element>
 void PackRowsAsFp32(const PackRowsArgs& args) {
@@ -72,10 +90,10 @@ void PackRowsAsFp32(const PackRowsArgs& args) {
     const auto* source = static_cast<const Element*>(args.rows[row]);
     auto* destination = reinterpret_cast<float*>(static_cast<std::uint8_t*>(args.destination) +
                                                  row * args.destination_stride_bytes);
-    for (std::int64_t elem = 0; elem < args.num_elems; elem += Isa::kLanes) {
-      const std::int64_t left = args.num_elems - elem;
-      const auto value = source != nullptr ? LoadPart<Isa>(source + elem, left) : Isa::Set(0.0f);
-      StorePart<Isa>(destination + elem, value, left);
+    if (source != nullptr) {
+      WidenRow<Isa>(source, args.num_elems, destination);
+    } else {
+      for (std::int64_t elem = 0; elem < args.num_elems; ++elem) destination[elem] = 0.0f;
     }
   }
 }
@@ -104,6 +122,13 @@ void PackValuePairs(const PackRowsArgs& args) {
         row + 1 < args.num_rows ? static_cast<const Bfloat*>(args.rows[row + 1]) : nullptr;
     auto* destination = reinterpret_cast<Bfloat*>(static_cast<std::uint8_t*>(args.destination) +
                                                   row / 2 * args.destination_stride_bytes);
+    if (even != nullptr && odd != nullptr) {
+      for (std::int64_t elem = 0; elem < args.num_elems; ++elem) {
+        destination[2 * elem].bits = even[elem].bits;
+        destination[2 * elem + 1].bits = odd[elem].bits;
+      }
+      continue;
+    }
     for (std::int64_t elem = 0; elem < args.num_elems; ++elem) {
       destination[2 * elem] = even != nullptr ? even[elem] : Bfloat{0};
       destination[2 * elem + 1] = odd != nullptr ? odd[elem] : Bfloat{0};
