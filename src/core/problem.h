@@ -127,7 +127,7 @@ struct Shape {
   std::int64_t group = 1;      // num_q_heads / num_kv_heads; 1 when there are no heads
   std::int64_t max_q_len = 0;  // dense: Sq; packed: longest sequence (or the caller's bound)
   std::int64_t max_kv_len = 0;
-  std::int64_t total_q_rows = 0;  // rows of q: dense B * Sq, packed total_q
+  std::int64_t total_q_rows = 0;   // rows of q: dense B * Sq, packed total_q
   std::int64_t total_kv_rows = 0;  // rows of k: dense B * Skv, packed total_kv, paged 0
   std::int64_t head_dim = 0;
   std::int64_t head_dim_v = 0;
