@@ -3,7 +3,7 @@
 
 include <- api -> core <- {reference, cpu, cuda, webgpu}; device is included by all of them and
 includes nothing but itself; ptx <- tile <- smXX; tools, python, bench and examples see include/ and
-their own files only; operating-system headers stand in src/core/os alone; no framework in src/.
+their own files only, and tools the roofs of bench/; operating-system headers stand in src/core/os alone; no framework in src/.
 Usage: check_layers.py [--self-test] [ROOT]
 """
 
@@ -23,7 +23,8 @@ ALLOWED = {
     "core": {"include", "device"},
     "api": {"include", "device", "core"},
     **{backend: {"include", "device", "core"} for backend in BACKENDS},
-    **{outside: {"include"} for outside in ("tools", "python", "bench", "examples")},
+    **{outside: {"include"} for outside in ("python", "bench", "examples")},
+    "tools": {"include", "bench"},
 }
 # A backend is entered through its public header only.
 ENTRY_HEADERS = {"src/cpu/forward.h", "src/reference/reference.h"}

@@ -24,7 +24,7 @@ KERNEL_MAIN_LOOPS = re.compile(r"^src/cuda/kernels/sm\d+/")
 # A constant with a formula behind it stands in one file under src/ and include/.
 LITERALS = {
     "log2(e)": re.compile(r"\b1\.4426\d*|0x1\.71547\w*"),
-    "ln(2)": re.compile(r"\b0?\.6931\d*|0x1\.62e4\w*"),
+    "ln(2)": re.compile(r"\b0?\.693147\d*|0x1\.62e4\w*"),
     "Philox multiplier": re.compile(r"0x[dD]2511[fF]53|0x[cC][dD]9[eE]8[dD]57"),
 }
 LITERAL_FOLDERS = ("src/", "include/", "tools/")

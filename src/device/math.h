@@ -3,6 +3,7 @@
 #ifndef HEED_DEVICE_MATH_H_
 #define HEED_DEVICE_MATH_H_
 
+#include "device/constants.h"
 #include "device/prelude.h"
 
 #if defined(__CUDACC_RTC__) || defined(__CUDACC__)
@@ -12,10 +13,6 @@
 #endif
 
 namespace heed::device {
-
-inline constexpr float kInfinity = __builtin_bit_cast(float, 0x7F800000u);
-inline constexpr double kLn2 = 0.693147180559945309417;
-inline constexpr double kLog2E = 1.44269504088896340736;
 
 #if defined(__CUDA_ARCH__)
 HEED_DEVICE_MATH float Exp2(float x) { return exp2f(x); }
