@@ -3,7 +3,8 @@
 
 include <- api -> core <- {reference, cpu, cuda, webgpu}; device is included by all of them and
 includes nothing but itself; ptx <- tile <- smXX; tools, python, bench and examples see include/ and
-their own files only, and tools the roofs of bench/; operating-system headers stand in src/core/os alone; no framework in src/.
+their own files only, and tools the roofs of bench/; operating-system headers stand in src/core/os
+alone; no framework in src/.
 Usage: check_layers.py [--self-test] [ROOT]
 """
 
