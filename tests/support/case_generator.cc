@@ -112,8 +112,12 @@ ForwardCase GenerateCase(std::uint64_t seed, std::uint64_t index, double max_cos
   PickScoreRule(random, &result);
   PickLengths(random, &result);
   PickMemory(random, &result);
-  // Whether a NaN weight counts when dropout drops its key is nobody's promise.
-  if (result.values == Values::kNanKey) result.dropout_p = 0.0;
+  // Whether a NaN score counts when dropout drops its key, or a bias of -inf hides it, is nobody's
+  // promise.
+  if (result.values == Values::kNanKey) {
+    result.dropout_p = 0.0;
+    result.bias.infinities = false;
+  }
   result.seed = random.Bits() >> 40;
   return result;
 }

@@ -52,7 +52,6 @@ class ForwardInstance {
   double scale() const { return scale_; }
 
   const StridedTensor& q() const { return *q_; }
-  const StridedTensor& o() const { return *o_; }
 
  private:
   ForwardInstance() = default;
