@@ -19,41 +19,8 @@ endif()
 
 find_program(HEED_CCACHE ccache)
 if(HEED_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${HEED_CCACHE})
-  set(CMAKE_C_COMPILER_LAUNCHER ${HEED_CCACHE})
+  # Precompiled headers are cached only when their macros and times may be trusted.
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${HEED_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
 endif()
-
-# Counts of the test cases inside each binary end up here, one <test>.xml each.
-set(HEED_TEST_RESULTS_DIR "${PROJECT_BINARY_DIR}/test-results")
-
-# What ./dev test builds in its sanitizer folders.
-add_custom_target(heed_tests_quick)
-add_custom_target(heed_tests_threads)
-
-# heed_add_test(<name> SOURCES <files...> [INTERNAL] [LABELS <labels...>])
-# A GoogleTest binary registered with CTest as one test. INTERNAL links the library's objects
-# statically so that the test sees internals; otherwise it links libheed.so and sees include/ only.
-# Labels with a meaning for ./dev test:
-#   threads   also runs in the thread-sanitizer build
-#   slow      left out of the fast tier's sanitizer builds; every other test is labelled quick
-function(heed_add_test name)
-  cmake_parse_arguments(ARG "INTERNAL" "" "SOURCES;LABELS" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE heed_settings GTest::gtest GTest::gtest_main)
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  if(ARG_INTERNAL)
-    target_link_libraries(${name} PRIVATE heed_internal)
-  else()
-    target_link_libraries(${name} PRIVATE heed)
-  endif()
-  if(NOT "slow" IN_LIST ARG_LABELS)
-    list(APPEND ARG_LABELS quick)
-    add_dependencies(heed_tests_quick ${name})
-  endif()
-  if("threads" IN_LIST ARG_LABELS)
-    add_dependencies(heed_tests_threads ${name})
-  endif()
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" ENVIRONMENT_MODIFICATION
-    "GTEST_OUTPUT=set:xml:${HEED_TEST_RESULTS_DIR}/${name}.xml")
-endfunction()

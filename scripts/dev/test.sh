@@ -1,7 +1,12 @@
 # shellcheck shell=bash
 # ./dev test [--full]
 
-readonly FUZZ_SECONDS=60
+# The fast tier's sanitizer runs: tests that reach all of the library, and those with threads.
+readonly ASAN_TESTS=(api_test conformance core_test cpu_forward_test faults fuzz_forward_replay)
+readonly ASAN_CASES=500
+readonly TSAN_TESTS=(thread_pool_test faults)
+
+readonly FUZZ_SECONDS=30  # each of two, at the same time
 readonly FUZZ_TARGETS=(fuzz_forward fuzz_tensor_file)
 # Longest useful input: decisions of a call, or a small file.
 declare -rA FUZZ_MAX_BYTES=([fuzz_forward]=160 [fuzz_tensor_file]=2048)
@@ -16,30 +21,41 @@ run_ctest() {
     --output-junit ctest.xml "$@"
 }
 
-# The thread sanitizer of g++ 12 needs the memory layout without randomisation on newer kernels.
+# without_aslr FUNCTION ARGUMENT...: the thread sanitizer of g++ 12 cannot place its shadow memory
+# beside the random layouts of newer kernels.
 without_aslr() {
-  if setarch -R true 2>/dev/null; then setarch -R "$@"; else "$@"; fi
+  local no_aslr=()
+  if setarch -R true 2>/dev/null; then no_aslr=(setarch -R); fi
+  "${no_aslr[@]}" bash -c "set -euo pipefail; $(declare -f "$1"); \"\$@\"" bash "$@"
 }
 
 test_release() {
   build_preset release && run_ctest build/release
 }
 
-# Everything but the slow tests, or everything under --full.
+# only TEST...: the ctest expression that selects exactly these.
+only() {
+  local IFS='|'
+  echo "^($*)\$"
+}
+
 test_asan() {
   if [[ "$1" == full ]]; then
-    build_preset asan-ubsan && run_ctest build/asan-ubsan
+    configure_preset asan-ubsan -DHEED_SANITIZE_ALL_KERNELS=ON && build_preset asan-ubsan &&
+      run_ctest build/asan-ubsan
   else
-    build_preset asan-ubsan heed_tests_quick && run_ctest build/asan-ubsan -L quick
+    configure_preset asan-ubsan -DHEED_SANITIZE_ALL_KERNELS=OFF &&
+      build_preset asan-ubsan "${ASAN_TESTS[@]}" &&
+      HEED_CONFORMANCE_CASES="$ASAN_CASES" run_ctest build/asan-ubsan -R "$(only "${ASAN_TESTS[@]}")"
   fi
 }
 
 test_tsan() {
   if [[ "$1" == full ]]; then
-    build_preset tsan && without_aslr bash -c "$(declare -f run_ctest); run_ctest build/tsan"
+    build_preset tsan && without_aslr run_ctest build/tsan
   else
-    build_preset tsan heed_tests_threads &&
-      without_aslr bash -c "$(declare -f run_ctest); run_ctest build/tsan -L threads"
+    build_preset tsan "${TSAN_TESTS[@]}" &&
+      without_aslr run_ctest build/tsan -R "$(only "${TSAN_TESTS[@]}")"
   fi
 }
 
@@ -65,6 +81,10 @@ test_fuzz() {
   done
   for pid in "${pids[@]}"; do wait "$pid" || status=1; done
   return "$status"
+}
+
+test_conformance_full() {
+  build/release/tests/conformance/conformance --full --gtest_brief=1
 }
 
 test_aarch64() {
@@ -103,6 +123,7 @@ run_tests() {
   step tsan test_tsan "$tier"
   step fuzz test_fuzz
   if [[ "$tier" == full ]]; then
+    step conformance-full test_conformance_full
     step aarch64 test_aarch64
     step clang-tidy tidy_all
   fi
