@@ -9,23 +9,17 @@
 namespace heed::cpu {
 namespace {
 
-float ReadFloat(const core::ScoreView& view, std::int64_t offset_elems) {
-  if (view.dtype == core::DType::kF32) return static_cast<const float*>(view.data)[offset_elems];
-  const std::uint16_t bits = static_cast<const std::uint16_t*>(view.data)[offset_elems];
-  return view.dtype == core::DType::kF16 ? device::Fp16ToFp32(bits) : device::Bf16ToFp32(bits);
-}
-
 // One lane of the tile: a row of scores, keys strided by tile_rows.
 class Lane {
  public:
-  Lane(const ElementTile& tile, int lane) : tile_(tile), lane_(lane) {}
-  float& operator[](std::int64_t key) const {
-    return tile_.destination[(key - tile_.keys.begin) * tile_.tile_rows + lane_];
-  }
+  Lane(const ElementTile& tile, int lane)
+      : first_(tile.destination + lane), first_key_(tile.keys.begin), tile_rows_(tile.tile_rows) {}
+  float& operator[](std::int64_t key) const { return first_[(key - first_key_) * tile_rows_]; }
 
  private:
-  const ElementTile& tile_;
-  int lane_;
+  float* first_;
+  std::int64_t first_key_;
+  std::int64_t tile_rows_;
 };
 
 // Where a row stands on the axes [batch, head, query, key].
@@ -39,10 +33,23 @@ struct ScoreRow {
   }
 };
 
-void AddBias(const core::ScoreView& bias, const ScoreRow& row, device::KeyRange keys, Lane lane) {
-  const std::int64_t row_elems = row.OffsetElems(bias);
+template <class Element, class Convert>
+void AddScores(const core::ScoreView& bias, const ScoreRow& row, device::KeyRange keys, Lane lane,
+               Convert convert) {
+  const auto* scores = static_cast<const Element*>(bias.data) + row.OffsetElems(bias);
+  const std::int64_t key_stride_elems = bias.stride_elems[3];
   for (std::int64_t key = keys.begin; key < keys.end; ++key) {
-    lane[key] += ReadFloat(bias, row_elems + key * bias.stride_elems[3]);
+    lane[key] += convert(scores[key * key_stride_elems]);
+  }
+}
+
+void AddBias(const core::ScoreView& bias, const ScoreRow& row, device::KeyRange keys, Lane lane) {
+  if (bias.dtype == core::DType::kF32) {
+    AddScores<float>(bias, row, keys, lane, [](float score) { return score; });
+  } else if (bias.dtype == core::DType::kF16) {
+    AddScores<std::uint16_t>(bias, row, keys, lane, device::Fp16ToFp32);
+  } else {
+    AddScores<std::uint16_t>(bias, row, keys, lane, device::Bf16ToFp32);
   }
 }
 
@@ -52,11 +59,14 @@ void AddAlibi(float slope, std::int64_t position, device::KeyRange keys, Lane la
   }
 }
 
+// Without a branch on the mask: padding masks are regular, others are not.
 void HideMasked(const core::ScoreView& mask, const ScoreRow& row, device::KeyRange keys,
                 Lane lane) {
   const auto* is_visible = static_cast<const std::uint8_t*>(mask.data) + row.OffsetElems(mask);
+  const std::int64_t key_stride_elems = mask.stride_elems[3];
   for (std::int64_t key = keys.begin; key < keys.end; ++key) {
-    if (is_visible[key * mask.stride_elems[3]] == 0) lane[key] = -device::kInfinity;
+    const float score = lane[key];
+    lane[key] = is_visible[key * key_stride_elems] != 0 ? score : -device::kInfinity;
   }
 }
 
