@@ -141,7 +141,7 @@ bool CpuInfoHas(const std::string& flag) {
   return false;
 }
 
-// By the compiler's own CPU detection; nothing for targets it cannot judge.
+// By other means than the library's; nothing for targets it cannot judge.
 std::optional<bool> CpuHasTarget(std::string_view target) {
   if (target == "Generic") return true;
 #if defined(__x86_64__)
@@ -153,6 +153,10 @@ std::optional<bool> CpuHasTarget(std::string_view target) {
                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (target == "Avx512") return has_avx512;
   if (target == "Avx512Bf16") return has_avx512 && __builtin_cpu_supports("avx512bf16");
+  if (target == "Amx") {
+    return has_avx512 && __builtin_cpu_supports("avx512bf16") && CpuInfoHas("amx_tile") &&
+           CpuInfoHas("amx_bf16");
+  }
 #endif
   return std::nullopt;
 }

@@ -125,8 +125,10 @@ inline ForwardTolerance ComputeForwardTolerance(const ForwardFacts& facts) {
   ForwardTolerance tolerance;
   // Both results lie within +-value, so the error is never above twice that.
   const double relative = std::min(2.0, std::expm1(weight_error + ProbabilityRounding(facts)));
-  // vdpbf16ps treats fp32 subnormals as 0.
-  const double flushed = facts.element == Element::kBF16 ? facts.keep_scale * 0x1p-126 : 0.0;
+  // Kernels run with fp32 subnormals as 0: v, and after each of n products the sum, whose weights
+  // add up to 1 or more before they are normalised.
+  const double flushed =
+      facts.element == Element::kF64 ? 0.0 : facts.keep_scale * (num_keys + 1.0) * 0x1p-126;
   tolerance.output_abs = (relative + storage * (1 + relative)) * value + flushed +
                          num_keys * 0x1p-149 + HalfSubnormalStep(facts.element);
 
