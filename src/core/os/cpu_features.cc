@@ -117,7 +117,7 @@ bool DetectFastBf16Dot() {
 
 std::string BrandString() {
   constexpr std::uint32_t kFirstLeaf = 0x80000002;
-  if (__get_cpuid_max(0x80000000, nullptr) < kFirstLeaf + 2) return {};
+  if (static_cast<std::uint32_t>(__get_cpuid_max(0x80000000, nullptr)) < kFirstLeaf + 2) return {};
   std::array<char, 49> text = {};
   for (std::uint32_t part = 0; part < 3; ++part) {
     const CpuidWords words = Cpuid(kFirstLeaf + part, 0);
