@@ -46,7 +46,8 @@ test_asan() {
   else
     configure_preset asan-ubsan -DHEED_SANITIZE_ALL_KERNELS=OFF &&
       build_preset asan-ubsan "${ASAN_TESTS[@]}" &&
-      HEED_CONFORMANCE_CASES="$ASAN_CASES" run_ctest build/asan-ubsan -R "$(only "${ASAN_TESTS[@]}")"
+      HEED_CONFORMANCE_CASES="$ASAN_CASES" \
+        run_ctest build/asan-ubsan -R "$(only "${ASAN_TESTS[@]}")"
   fi
 }
 
