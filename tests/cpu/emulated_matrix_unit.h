@@ -76,10 +76,13 @@ struct EmulatedMatrixUnit {
   }
 
   static constexpr int kTransposedColumns = 8;
-  static void TransposeColumns(const cpu::Bfloat* const (&rows)[cpu::kMatrixGroupElems], void* to) {
+  static void TransposeColumns(const std::uint8_t* rows, void* to) {
     auto* destination = static_cast<cpu::Bfloat*>(to);
     for (int column = 0; column < kTransposedColumns; ++column) {
-      for (const cpu::Bfloat* row : rows) *destination++ = row[column];
+      for (int row = 0; row < cpu::kMatrixGroupElems; ++row) {
+        std::memcpy(destination++, rows + row * kRowBytes + column * sizeof(cpu::Bfloat),
+                    sizeof(cpu::Bfloat));
+      }
     }
   }
 

@@ -3,16 +3,25 @@
 #define HEED_CPU_KERNEL_EXP2_INL_H_
 
 #include "cpu/kernel/unroll-inl.h"
+#include "device/constants.h"
 
 namespace heed::cpu {
 
-// Minimax polynomial for 2^r on [-1/2, 1/2] (Remez, relative error, scaled so that 2^0 = 1): within
-// 1.7e-7 of 2^r, of which all but +-0.9e-7 is a common factor that softmax cancels.
-inline constexpr float kExp2Coefficients[] = {1.0f,          0.693146944f,   0.240221187f,
-                                              0.0555071272f, 0.00967554096f, 0.00132764713f};
+// Minimax polynomials for 2^r (Remez, relative error, scaled so that 2^0 = 1), on [-1/2, 1/2] and
+// on [0, 1]: within 1.7e-7 of 2^r, of which all but +-0.9e-7 is a common factor that softmax
+// cancels.
+inline constexpr float kExp2OfCentred[] = {1.0f,          0.693146944f,   0.240221187f,
+                                           0.0555071272f, 0.00967554096f, 0.00132764713f};
+inline constexpr float kExp2OfPositive[] = {1.0f,          0.693153143f,   0.240153641f,
+                                            0.0558263212f, 0.00898934063f, 0.00187757681f};
 
-// t[i] = 2^t[i] for t <= 0 and the rounding error above it. Exactly 1 at 0, exactly 0 below
-// Isa::kFlushExponent (-inf included); NaN stays NaN.
+// Of the fractions that Isa::SplitExponent leaves.
+template <class Isa>
+inline constexpr const float* kExp2Coefficients =
+    Isa::kFractionsArePositive ? kExp2OfPositive : kExp2OfCentred;
+
+// t[i] = 2^t[i] for t <= 0 and the rounding error above it. Exactly 1 at 0, exactly 0 far below
+// the smallest exponent (-inf included); NaN stays NaN.
 //
 // The vectors advance in step: one alone is a chain of dependent instructions some 37 cycles long,
 // and the schedulers of current cores cannot look far enough ahead to fill it with other work.
@@ -21,12 +30,11 @@ HEED_ALWAYS_INLINE inline void Exp2InStep(typename Isa::Vec (&t)[kCount]) {
   using Vec = typename Isa::Vec;
   typename Isa::Split split[kCount];
   Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {
-    const Vec clamped = Isa::Max(Isa::Set(Isa::kFlushExponent), t[i.value]);
-    split[i.value] = Isa::SplitExponent(clamped);
-    t[i.value] = Isa::Set(kExp2Coefficients[5]);
+    split[i.value] = Isa::SplitExponent(t[i.value]);
+    t[i.value] = Isa::Set(kExp2Coefficients<Isa>[5]);
   });
   Unroll<5>([&](auto term) HEED_ALWAYS_INLINE {
-    const Vec coefficient = Isa::Set(kExp2Coefficients[4 - term.value]);
+    const Vec coefficient = Isa::Set(kExp2Coefficients<Isa>[4 - term.value]);
     Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {
       t[i.value] = Isa::Fma(t[i.value], split[i.value].fraction, coefficient);
     });
@@ -52,7 +60,7 @@ inline constexpr float kTanhCoefficients[] = {-0.333332819f, 0.133314422f, -0.05
 template <class Isa>
 HEED_ALWAYS_INLINE inline typename Isa::Vec Tanh(typename Isa::Vec y) {
   using Vec = typename Isa::Vec;
-  constexpr float kMinusTwoLog2E = -2.885390082f;
+  constexpr float kMinusTwoLog2E = static_cast<float>(-2.0 * device::kLog2E);
   const Vec one = Isa::Set(1.0f);
   const Vec magnitude = Isa::Abs(y);
   const Vec square = Isa::Mul(y, y);

@@ -23,6 +23,19 @@ void PackMatrixQueries(const PackQueriesArgs& args) {
   }
 }
 
+// 32 elements of a row, zero where there is no row or no element.
+template <class Unit>
+HEED_ALWAYS_INLINE inline void CopyGroup(const PackRowsArgs& args, std::int64_t row,
+                                         std::int64_t first_elem, std::uint8_t* group) {
+  const void* source = row < args.num_rows ? args.rows[row] : nullptr;
+  if (source == nullptr) {
+    Unit::CopyElements(group, 0, 0, group);
+  } else {
+    Unit::CopyElements(static_cast<const Bfloat*>(source) + first_elem, 0,
+                       args.num_elems - first_elem, group);
+  }
+}
+
 // Rows as they are, zero up to a whole group and up to a whole matrix of rows. Copied even where
 // the tensor has this format: its rows lie some KiB apart, so that the 16 cache lines of a matrix
 // would share one or two sets of the first-level cache, and every tile of a range reads them.
@@ -30,15 +43,10 @@ template <class Unit>
 void PackMatrixKeys(const PackRowsArgs& args) {
   const std::int64_t num_rows = (args.num_rows + kMatrixRows - 1) / kMatrixRows * kMatrixRows;
   for (std::int64_t row = 0; row < num_rows; ++row) {
-    const auto* source = row < args.num_rows ? static_cast<const Bfloat*>(args.rows[row]) : nullptr;
     auto* group =
         static_cast<std::uint8_t*>(args.destination) + row * args.destination_stride_bytes;
     for (std::int64_t elem = 0; elem < args.num_elems; elem += kMatrixGroupElems) {
-      if (source == nullptr) {
-        Unit::CopyElements(group, 0, 0, group);
-      } else {
-        Unit::CopyElements(source + elem, 0, args.num_elems - elem, group);
-      }
+      CopyGroup<Unit>(args, row, elem, group);
       group += kMatrixRowBytes;
     }
   }
@@ -50,27 +58,21 @@ template <class Unit>
 void PackMatrixValues(const PackRowsArgs& args) {
   constexpr int kColumns = Unit::kTransposedColumns;
   const std::int64_t num_columns = (args.num_elems + kMatrixRows - 1) / kMatrixRows * kMatrixRows;
-  Bfloat square[kMatrixGroupElems][kColumns];
-  const Bfloat* rows[kMatrixGroupElems];
+  alignas(64) std::uint8_t square[kMatrixGroupElems * kMatrixRowBytes];
   for (std::int64_t first_row = 0; first_row < args.num_rows; first_row += kMatrixGroupElems) {
     auto* step = static_cast<std::uint8_t*>(args.destination) +
                  first_row / kMatrixGroupElems * args.destination_stride_bytes;
-    for (std::int64_t column = 0; column < num_columns; column += kColumns) {
+    for (std::int64_t first = 0; first < num_columns; first += kMatrixGroupElems) {
+      // Whole cache lines first: rows far apart may share a set of the first-level cache, which
+      // cannot hold all 32 until the next columns are wanted.
       for (int i = 0; i < kMatrixGroupElems; ++i) {
-        const std::int64_t row = first_row + i;
-        const auto* source =
-            row < args.num_rows ? static_cast<const Bfloat*>(args.rows[row]) : nullptr;
-        const std::int64_t left = source != nullptr ? args.num_elems - column : 0;
-        if (left >= kColumns) {
-          rows[i] = source + column;
-          continue;
-        }
-        for (int j = 0; j < kColumns; ++j) {
-          square[i][j] = j < left ? source[column + j] : Bfloat{0};
-        }
-        rows[i] = square[i];
+        CopyGroup<Unit>(args, first_row + i, first, square + i * kMatrixRowBytes);
       }
-      Unit::TransposeColumns(rows, step + column * kMatrixRowBytes);
+      for (std::int64_t column = first; column < num_columns && column < first + kMatrixGroupElems;
+           column += kColumns) {
+        Unit::TransposeColumns(square + (column - first) * sizeof(Bfloat),
+                               step + column * kMatrixRowBytes);
+      }
     }
   }
 }

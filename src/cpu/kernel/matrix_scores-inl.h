@@ -56,8 +56,8 @@ void ComputeMatrixScores(const ScoresArgs& args) {
     Isa::Store(args.block_max + v * Isa::kLanes, Isa::Set(kMinusInfinity));
   }
   const std::int64_t num_matrices = (args.num_keys + kMatrixRows - 1) / kMatrixRows;
-  // Scores are read back one group late: by then they are in the cache, and the vector units work
-  // while the matrix unit does the next group.
+  // Scores are read back one group late, before the next are stored: by then they are in the cache,
+  // no store to an address that looks alike is under way, and the matrix unit has work.
   std::int64_t finished = 0;
   ForRowGroups<kMatrixHeight<kVectors>>(
       0, num_matrices, [&](auto matrices, std::int64_t first_matrix) HEED_ALWAYS_INLINE {
@@ -67,9 +67,11 @@ void ComputeMatrixScores(const ScoresArgs& args) {
             args.key_stride_bytes, kMatrixRowBytes};
         ZeroSums<Unit, matrices.value * kVectors>();
         AccumulateProducts<Unit, matrices.value, kVectors>(keys, args.q_groups, 0, args.num_steps);
-        StoreSums<Unit, matrices.value, kVectors>(args.scores + first_key * kTileLanes<Isa>);
         FinishScores<Isa, kVectors>(args, finished, first_key);
+        StoreSums<Unit, matrices.value, kVectors>(args.scores + first_key * kTileLanes<Isa>);
         finished = first_key;
+        const std::int64_t end_key = first_key + matrices.value * kMatrixRows;
+        PrefetchBeside<Isa>(args, first_key, ClampKey(end_key, 0, args.num_keys));
       });
   FinishScores<Isa, kVectors>(args, finished, args.num_keys);
   if (args.terms != nullptr) TransformScores<Isa, kVectors>(args);

@@ -54,10 +54,11 @@ template <class Isa, int kVectors>
 HEED_ALWAYS_INLINE inline void AddSums(const ValuesArgs& args,
                                        const RowUpdate<Isa, kVectors>& update, const float* sums,
                                        std::int64_t begin, std::int64_t end) {
+  float* const o = args.o;  // which stores through it cannot change
   for (std::int64_t column = begin; column < end; ++column) {
     Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
       constexpr int kFirstLane = v.value * Isa::kLanes;
-      float* lanes = args.o + column * kTileLanes<Isa> + kFirstLane;
+      float* lanes = o + column * kTileLanes<Isa> + kFirstLane;
       const auto sum = Isa::Load(sums + (column - begin) * kTileLanes<Isa> + kFirstLane);
       Isa::Store(lanes, Isa::Fma(Isa::Load(lanes), update.decay[v.value], sum));
     });
@@ -89,19 +90,17 @@ void AccumulateMatrixValues(const ValuesArgs& args) {
   constexpr int kHeight = kMatrixHeight<kVectors>;
   const std::int64_t num_matrices = (args.head_dim_v + kMatrixRows - 1) / kMatrixRows;
   // As with scores, sums are read back one group late.
-  alignas(64) float sums[2][kHeight * kMatrixRows * kTileLanes<Isa>];
+  alignas(64) float sums[kHeight * kMatrixRows * kTileLanes<Isa>];
   std::int64_t added = 0;
-  int parity = 0;
-  ForRowGroups<kHeight>(
-      0, num_matrices, [&](auto matrices, std::int64_t first_matrix) HEED_ALWAYS_INLINE {
-        const std::int64_t first_column = first_matrix * kMatrixRows;
-        MultiplyColumns<Unit, matrices.value, kVectors>(args, first_column);
-        StoreSums<Unit, matrices.value, kVectors>(sums[parity]);
-        AddSums<Isa, kVectors>(args, update, sums[1 - parity], added, first_column);
-        added = first_column;
-        parity = 1 - parity;
-      });
-  AddSums<Isa, kVectors>(args, update, sums[1 - parity], added, args.head_dim_v);
+  const auto process = [&](auto matrices, std::int64_t first_matrix) HEED_ALWAYS_INLINE {
+    const std::int64_t first_column = first_matrix * kMatrixRows;
+    MultiplyColumns<Unit, matrices.value, kVectors>(args, first_column);
+    AddSums<Isa, kVectors>(args, update, sums, added, first_column);
+    StoreSums<Unit, matrices.value, kVectors>(sums);
+    added = first_column;
+  };
+  ForRowGroups<kHeight>(0, num_matrices, process);
+  AddSums<Isa, kVectors>(args, update, sums, added, args.head_dim_v);
 }
 
 }  // namespace heed::cpu

@@ -25,11 +25,10 @@ inline void StorePart(Element* destination, typename Isa::Vec value, std::int64_
   for (std::int64_t i = 0; i < num_elems; ++i) destination[i] = buffer[i];
 }
 
-// One square of q: kLanes rows x kLanes elements, as columns of lanes.
+// One square of q: kLanes rows x kLanes elements, a vector for each element.
 template <class Isa, class Element>
 inline void TransposeQueries(const PackQueriesArgs& args, int first_row, std::int64_t first_elem,
-                             float (&square)[Isa::kLanes][Isa::kLanes]) {
-  alignas(64) float rows[Isa::kLanes][Isa::kLanes];
+                             typename Isa::Vec (&square)[Isa::kLanes]) {
   for (int i = 0; i < Isa::kLanes; ++i) {
     const int row = first_row + i;
     auto value = Isa::Set(0.0f);
@@ -37,18 +36,16 @@ inline void TransposeQueries(const PackQueriesArgs& args, int first_row, std::in
       const Element* source = static_cast<const Element*>(args.rows[row]) + first_elem;
       value = Isa::Mul(LoadPart<Isa>(source, args.head_dim - first_elem), Isa::Set(args.sign));
     }
-    Isa::Store(rows[i], value);
+    square[i] = value;
   }
-  for (int i = 0; i < Isa::kLanes; ++i) {
-    for (int j = 0; j < Isa::kLanes; ++j) square[j][i] = rows[i][j];
-  }
+  Isa::Transpose(square);
 }
 
 // q_groups [steps][kTileLanes]; a group is one element, or a pair whose missing half is zero.
 template <class Dot, class Element>
 void PackQueries(const PackQueriesArgs& args) {
   using Isa = typename Dot::Isa;
-  alignas(64) float square[Isa::kLanes][Isa::kLanes];
+  typename Isa::Vec square[Isa::kLanes];
   for (int first_row = 0; first_row < kTileLanes<Isa>; first_row += Isa::kLanes) {
     for (std::int64_t elem = 0; elem < args.head_dim; elem += Isa::kLanes) {
       TransposeQueries<Isa, Element>(args, first_row, elem, square);
@@ -56,9 +53,9 @@ void PackQueries(const PackQueriesArgs& args) {
         const std::int64_t step = (elem + i) / Dot::kGroupElems;
         float* groups = static_cast<float*>(args.q_groups) + step * kTileLanes<Isa> + first_row;
         if constexpr (Dot::kGroupElems == 1) {
-          Isa::Store(groups, Isa::Load(square[i]));
+          Isa::Store(groups, square[i]);
         } else {
-          Isa::StorePairs(groups, Isa::MakePairs(Isa::Load(square[i]), Isa::Load(square[i + 1])));
+          Isa::StorePairs(groups, Isa::MakePairs(square[i], square[i + 1]));
         }
       }
     }
@@ -139,16 +136,20 @@ void PackValuePairs(const PackRowsArgs& args) {
 // o rows = o^T * factor, rounded to nearest even.
 template <class Isa, class Element>
 void StoreRows(const StoreRowsArgs& args) {
-  for (int row = 0; row < args.num_rows; ++row) {
-    auto* destination = static_cast<Element*>(args.rows[row]);
-    const auto factor = Isa::Set(args.row_factor[row]);
+  typename Isa::Vec square[Isa::kLanes];
+  for (int first_row = 0; first_row < args.num_rows; first_row += Isa::kLanes) {
     for (std::int64_t elem = 0; elem < args.head_dim_v; elem += Isa::kLanes) {
       const std::int64_t left = args.head_dim_v - elem;
-      alignas(64) float lanes[Isa::kLanes] = {};
-      for (std::int64_t i = 0; i < Isa::kLanes && i < left; ++i) {
-        lanes[i] = args.o[(elem + i) * kTileLanes<Isa> + row];
+      const float* columns = args.o + elem * kTileLanes<Isa> + first_row;
+      for (int i = 0; i < Isa::kLanes; ++i) {
+        square[i] = i < left ? Isa::Load(columns + i * kTileLanes<Isa>) : Isa::Set(0.0f);
       }
-      StorePart<Isa>(destination + elem, Isa::Mul(Isa::Load(lanes), factor), left);
+      Isa::Transpose(square);
+      for (int i = 0; i < Isa::kLanes && first_row + i < args.num_rows; ++i) {
+        auto* destination = static_cast<Element*>(args.rows[first_row + i]) + elem;
+        const auto factor = Isa::Set(args.row_factor[first_row + i]);
+        StorePart<Isa>(destination, Isa::Mul(square[i], factor), left);
+      }
     }
   }
 }

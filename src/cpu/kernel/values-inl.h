@@ -90,7 +90,7 @@ inline void PairScores(const ValuesArgs& args) {
     Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
       constexpr int kFirstLane = v.value * Isa::kLanes;
       const auto odd = has_odd ? Isa::Load(even + kTileLanes<Isa> + kFirstLane) : Isa::Set(0.0f);
-      Isa::StorePairs(pairs + kFirstLane, Isa::MakePairs(Isa::Load(even + kFirstLane), odd));
+      Isa::StorePairs(pairs + kFirstLane, Isa::RoundWeights(Isa::Load(even + kFirstLane), odd));
     });
   }
 }

@@ -66,15 +66,14 @@ struct Amx {
 
   static constexpr int kTransposedColumns = 8;
 
-  // to[column][row] = rows[row][column] for 32 rows and 8 columns. A vector gathers the same
-  // columns of rows i, i + 8, i + 16 and i + 24, one in each quarter; three rounds of unpacking
-  // then transpose the 8 x 8 squares of all quarters at once.
-  HEED_ALWAYS_INLINE static void TransposeColumns(const Bfloat* const (&rows)[kMatrixGroupElems],
-                                                  void* to) {
+  // to[column][row] = rows[row][column] for 8 columns of 32 rows that lie kMatrixRowBytes apart. A
+  // vector gathers the columns of rows i, i + 8, i + 16 and i + 24, one in each quarter; three
+  // rounds of unpacking then transpose the 8 x 8 squares of all quarters at once.
+  HEED_ALWAYS_INLINE static void TransposeColumns(const std::uint8_t* rows, void* to) {
     __m512i at[8], next[8];
     Unroll<8>([&](auto i) HEED_ALWAYS_INLINE {
       const auto quarter = [&](int row) HEED_ALWAYS_INLINE {
-        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[row]));
+        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows + row * kMatrixRowBytes));
       };
       __m512i rows_of_i = _mm512_castsi128_si512(quarter(i.value));
       rows_of_i = _mm512_inserti32x4(rows_of_i, quarter(i.value + 8), 1);

@@ -57,13 +57,37 @@ struct Avx2 {
     Vec fraction;
     Vec exponent;
   };
+  static constexpr bool kFractionsArePositive = false;
   HEED_ALWAYS_INLINE static Split SplitExponent(Vec t) {
+    const Vec clamped = Max(Set(kFlushExponent), t);
     const Vec shift = Set(12582912.0f + 127.0f);
-    const Vec shifted = Add(t, shift);
-    return {Sub(t, Sub(shifted, shift)), shifted};
+    const Vec shifted = Add(clamped, shift);
+    return {Sub(clamped, Sub(shifted, shift)), shifted};
   }
   HEED_ALWAYS_INLINE static Vec ScaleByExponent(Vec x, Vec exponent) {
     return Mul(x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(exponent), 23)));
+  }
+
+  // Pairs of rows by single elements, fours by pairs; then each half of u[4 g + c] holds column
+  // 4 * half + c of rows 4 g to 4 g + 3, and halves change places.
+  HEED_ALWAYS_INLINE static void Transpose(Vec (&square)[kLanes]) {
+    Vec t[kLanes], u[kLanes];
+    Unroll<4>([&](auto i) HEED_ALWAYS_INLINE {
+      constexpr int kRow = 2 * i.value;
+      t[kRow] = _mm256_unpacklo_ps(square[kRow], square[kRow + 1]);
+      t[kRow + 1] = _mm256_unpackhi_ps(square[kRow], square[kRow + 1]);
+    });
+    Unroll<4>([&](auto i) HEED_ALWAYS_INLINE {
+      constexpr int kFrom = i.value / 2 * 4 + i.value % 2, kTo = 2 * i.value;
+      const __m256d low = _mm256_castps_pd(t[kFrom]), high = _mm256_castps_pd(t[kFrom + 2]);
+      u[kTo] = _mm256_castpd_ps(_mm256_unpacklo_pd(low, high));
+      u[kTo + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(low, high));
+    });
+    Unroll<4>([&](auto c) HEED_ALWAYS_INLINE {
+      constexpr int kColumn = c.value;
+      square[kColumn] = _mm256_permute2f128_ps(u[kColumn], u[kColumn + 4], 0x20);
+      square[kColumn + 4] = _mm256_permute2f128_ps(u[kColumn], u[kColumn + 4], 0x31);
+    });
   }
 
   HEED_ALWAYS_INLINE static Vec LoadUnaligned(const float* p) { return _mm256_loadu_ps(p); }

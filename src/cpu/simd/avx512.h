@@ -22,8 +22,6 @@ struct Avx512 {
   static constexpr int kAccumulators = 24;
   // Keys whose exponentials advance together: as many as the registers hold.
   static constexpr int kKeysInStep = 2;
-  // Far below the smallest exponent: scaling by it gives +0.
-  static constexpr float kFlushExponent = -1000.0f;
 
   HEED_ALWAYS_INLINE static Vec Set(float x) { return _mm512_set1_ps(x); }
   HEED_ALWAYS_INLINE static Vec Load(const float* p) { return _mm512_loadu_ps(p); }
@@ -55,17 +53,46 @@ struct Avx512 {
     return _mm512_mask_blend_ps(mask, no, yes);
   }
 
-  // t = exponent + fraction with fraction in [-1/2, 1/2].
+  // t = floor(t) + fraction with fraction in [0, 1]; 0 for -inf. Scaling takes the floor itself,
+  // and flushes by itself what is too small.
   struct Split {
     Vec fraction;
     Vec exponent;
   };
+  static constexpr bool kFractionsArePositive = true;
   HEED_ALWAYS_INLINE static Split SplitExponent(Vec t) {
-    const Vec exponent = _mm512_roundscale_ps(t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    return {Sub(t, exponent), exponent};
+    return {_mm512_reduce_ps(t, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC), t};
   }
   HEED_ALWAYS_INLINE static Vec ScaleByExponent(Vec x, Vec exponent) {
     return _mm512_scalef_ps(x, exponent);
+  }
+
+  // Pairs of rows by single elements, fours by pairs; then each quarter of u[4 g + c] holds column
+  // 4 * quarter + c of rows 4 g to 4 g + 3, and whole quarters change places.
+  HEED_ALWAYS_INLINE static void Transpose(Vec (&square)[kLanes]) {
+    Vec t[kLanes], u[kLanes];
+    Unroll<8>([&](auto i) HEED_ALWAYS_INLINE {
+      constexpr int kRow = 2 * i.value;
+      t[kRow] = _mm512_unpacklo_ps(square[kRow], square[kRow + 1]);
+      t[kRow + 1] = _mm512_unpackhi_ps(square[kRow], square[kRow + 1]);
+    });
+    Unroll<8>([&](auto i) HEED_ALWAYS_INLINE {
+      constexpr int kFrom = i.value / 2 * 4 + i.value % 2, kTo = 2 * i.value;
+      const __m512d low = _mm512_castps_pd(t[kFrom]), high = _mm512_castps_pd(t[kFrom + 2]);
+      u[kTo] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+      u[kTo + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+    });
+    Unroll<4>([&](auto c) HEED_ALWAYS_INLINE {
+      constexpr int kColumn = c.value, kEven = 0x88, kOdd = 0xDD;
+      const Vec even_0 = _mm512_shuffle_f32x4(u[kColumn], u[kColumn + 4], kEven);
+      const Vec even_8 = _mm512_shuffle_f32x4(u[kColumn + 8], u[kColumn + 12], kEven);
+      const Vec odd_0 = _mm512_shuffle_f32x4(u[kColumn], u[kColumn + 4], kOdd);
+      const Vec odd_8 = _mm512_shuffle_f32x4(u[kColumn + 8], u[kColumn + 12], kOdd);
+      square[kColumn] = _mm512_shuffle_f32x4(even_0, even_8, kEven);
+      square[kColumn + 4] = _mm512_shuffle_f32x4(odd_0, odd_8, kEven);
+      square[kColumn + 8] = _mm512_shuffle_f32x4(even_0, even_8, kOdd);
+      square[kColumn + 12] = _mm512_shuffle_f32x4(odd_0, odd_8, kOdd);
+    });
   }
 
   HEED_ALWAYS_INLINE static Vec LoadUnaligned(const float* p) { return _mm512_loadu_ps(p); }
@@ -118,6 +145,16 @@ struct Avx512Bf16 : Avx512 {
     const __m512i low_bits = WidenBf16(low);
     const __m512i high_bits = _mm512_slli_epi32(WidenBf16(high), 16);
     return reinterpret_cast<Pairs>(_mm512_or_si512(low_bits, high_bits));
+  }
+  // For weights of softmax: ties go up, and a NaN may become a number, as its row's sum keeps it.
+  HEED_ALWAYS_INLINE static Pairs RoundWeights(Vec low, Vec high) {
+    const __m512i half = _mm512_set1_epi32(0x8000);
+    const __m512i low_bits = _mm512_add_epi32(_mm512_castps_si512(low), half);
+    const __m512i high_bits = _mm512_add_epi32(_mm512_castps_si512(high), half);
+    constexpr __mmask32 kHighWords = 0xAAAAAAAA;
+    const __m512i words =
+        _mm512_mask_blend_epi16(kHighWords, _mm512_srli_epi32(low_bits, 16), high_bits);
+    return reinterpret_cast<Pairs>(words);
   }
   HEED_ALWAYS_INLINE static Vec DotPairs(Pairs a, Pairs b, Vec sum) {
     return _mm512_dpbf16_ps(sum, a, b);

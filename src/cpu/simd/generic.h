@@ -79,13 +79,25 @@ struct GenericSimd {
     Vec fraction;
     Vec exponent;
   };
+  static constexpr bool kFractionsArePositive = false;
   HEED_ALWAYS_INLINE static Split SplitExponent(Vec t) {
+    const Vec clamped = Max(Set(kFlushExponent), t);
     const Vec shift = Set(12582912.0f + 127.0f);
-    const Vec shifted = t + shift;
-    return {t - (shifted - shift), shifted};
+    const Vec shifted = clamped + shift;
+    return {clamped - (shifted - shift), shifted};
   }
   HEED_ALWAYS_INLINE static Vec ScaleByExponent(Vec x, Vec exponent) {
     return x * __builtin_bit_cast(Vec, __builtin_bit_cast(Bits, exponent) << 23);
+  }
+
+  static void Transpose(Vec (&square)[kLanes]) {
+    for (int i = 0; i < kLanes; ++i) {
+      for (int j = 0; j < i; ++j) {
+        const float element = square[i][j];
+        square[i][j] = square[j][i];
+        square[j][i] = element;
+      }
+    }
   }
 
   HEED_ALWAYS_INLINE static Vec LoadUnaligned(const float* p) {
@@ -134,6 +146,12 @@ struct GenericSimd {
       pairs[i] = device::Fp32ToBf16(low[i]) | high_bits << 16;
     }
     return pairs;
+  }
+  // For weights of softmax: ties go up.
+  static Pairs RoundWeights(Vec low, Vec high) {
+    const Bits low_bits = __builtin_bit_cast(Bits, low) + 0x8000u;
+    const Bits high_bits = __builtin_bit_cast(Bits, high) + 0x8000u;
+    return low_bits >> 16 | (high_bits & 0xFFFF0000u);
   }
   HEED_ALWAYS_INLINE static Vec DotPairs(Pairs a, Pairs b, Vec sum) {
     constexpr std::uint32_t kHigh = 0xFFFF0000u;
