@@ -68,7 +68,7 @@ HEED_ALWAYS_INLINE inline typename Isa::Vec ApplyTerms(typename Isa::Vec score,
 // Second pass for the score rules that a plain kernel does not pay for: raw scores to log2 units.
 template <class Isa, int kVectors>
 inline void TransformScores(const ScoresArgs& args) {
-  constexpr float kLog2E = 1.44269504f;
+  constexpr float kLog2E = static_cast<float>(device::kLog2E);
   const ScoreTerms& terms = *args.terms;
   const auto hidden = Isa::Set(kMinusInfinity);
   for (int v = 0; v < kVectors; ++v) Isa::Store(args.block_max + v * Isa::kLanes, hidden);
