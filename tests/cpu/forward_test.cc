@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "core/status.h"
 #include "cpu/forward_fixture.h"
 #include "cpu/kernels_here.h"
 
@@ -242,7 +243,7 @@ TEST(CpuForwardAccuracy, Fp32FrobeniusErrorOnNormalData) {
     Fixture fixture(spec);
     fixture.Run(*named.kernel);
     EXPECT_LE(fixture.FrobeniusError(), 5e-7) << named.name;
-    RecordProperty(named.name, std::to_string(fixture.FrobeniusError()));
+    RecordProperty(named.name, core::Format("%.3g", fixture.FrobeniusError()));
   }
 }
 
