@@ -7,6 +7,12 @@
 
 namespace heed::test {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kIsSanitized = true;
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+
 struct ConformanceOptions {
   std::string case_id;          // --case=ID or HEED_CASE: run this one only
   std::string kernel_part;      // --kernel=TEXT: only rows whose id contains it
