@@ -5,9 +5,13 @@ target_compile_features(heed_settings INTERFACE cxx_std_20)
 # compiler's choice; kernels ask for fused operations by intrinsics.
 target_compile_options(heed_settings INTERFACE -Wall -Wextra -Wshadow -Wvla
   $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> -ffp-contract=off)
-# g++ 12 sees overlaps in std::string's own operator+ (GCC bug 105329).
-target_compile_options(heed_settings INTERFACE
-  $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
+# g++ 12 sees overlaps and overflows inside std::string's and std::vector's own code, at different
+# places with every optimisation level (GCC bugs 105329, 105651, 105545).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(heed_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overflow> $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds>
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overread>)
+endif()
 if(HEED_WARNINGS_AS_ERRORS)
   target_compile_options(heed_settings INTERFACE -Werror)
 endif()

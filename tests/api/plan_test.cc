@@ -29,7 +29,7 @@ std::string Explain(heed_op_t op, const void* args) {
   std::string text(needed_bytes, '\0');
   EXPECT_EQ(heed_explain(op, args, text.data(), text.size(), nullptr), HEED_OK);
   EXPECT_EQ(text.back(), '\0');
-  text.resize(text.size() - (text.empty() ? 0 : 1));
+  if (!text.empty()) text.pop_back();
   return text;
 }
 
