@@ -7,6 +7,9 @@ install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHIN
 install(TARGETS heed EXPORT heedTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET heed_cli)
+  # The installed tool finds the library beside it, wherever the tree is moved.
+  file(RELATIVE_PATH HEED_BIN_TO_LIB "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
+  set_target_properties(heed_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${HEED_BIN_TO_LIB}")
   install(TARGETS heed_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 

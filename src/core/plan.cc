@@ -12,6 +12,7 @@ namespace {
 
 // One task is one query tile of the rows that share a KV head of a sequence.
 std::int64_t NumForwardTasks(const ForwardProblem& problem, const KernelRow& row) {
+  if (problem.shape.total_q_rows == 0) return 0;
   std::int64_t tiles = 0;
   for (std::int64_t batch = 0; batch < problem.shape.batch; ++batch) {
     tiles += NumQueryTiles(problem.SequenceAt(batch), problem.shape.group, row.tile_q_rows);

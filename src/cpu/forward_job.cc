@@ -50,6 +50,7 @@ std::size_t WorkerBytes(const ForwardKernel& kernel, const core::ForwardProblem&
 
 void RunForwardKernel(const ForwardKernel& kernel, const core::ForwardProblem& problem,
                       std::int64_t num_workers, void* workspace) {
+  if (problem.shape.total_q_rows == 0) return;
   const ScratchLayout layout = MakeScratchLayout(problem, kernel);
   const ScheduleLimits limits{.tile_rows = kernel.tile_rows,
                               .max_tiles_per_range = layout.tiles_per_range,

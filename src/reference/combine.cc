@@ -45,6 +45,7 @@ void CombineRow(const core::CombineProblem& problem, std::int64_t batch, std::in
 }  // namespace
 
 core::Status Combine(const core::CombineProblem& problem) {
+  if (problem.q_len == 0 || problem.num_q_heads == 0) return {};
   for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
     for (std::int64_t head = 0; head < problem.num_q_heads; ++head) {
       for (std::int64_t i = 0; i < problem.q_len; ++i) CombineRow(problem, batch, head, i);

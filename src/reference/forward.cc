@@ -38,6 +38,7 @@ void StoreRow(const Head& head, std::int64_t i, const std::vector<double>& outpu
 
 core::Status Forward(const core::ForwardProblem& problem) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (problem.shape.total_q_rows == 0) return {};
   const std::vector<double> zeros(static_cast<std::size_t>(problem.shape.head_dim_v), 0.0);
   for (std::int64_t batch = 0; batch < problem.shape.batch; ++batch) {
     for (std::int64_t q_head = 0; q_head < problem.shape.num_q_heads; ++q_head) {

@@ -227,6 +227,7 @@ const std::vector<BadInput>& BadInputs() {
       {"UnknownOption", {"run", "--nope"}, 2, "--nope"},
       {"UnknownBackend", {"check", "--backend", "tpu"}, 2, "--backend"},
       {"WordForNumber", {"check", "--sq", "many"}, 2, "--sq"},
+      {"NoInput", {"run", "--o", "@o.npy"}, 2, "give --input"},
       {"NoOutput", {"run", "--input", "@in.npz"}, 2, "--o"},
       {"NoSuchFile", {"run", "--q", "@none.npy", "--o", "@o.npy"}, 2, "none.npy"},
       {"UnknownEnding", {"run", "--q", "@q.bin", "--o", "@o.npy"}, 2, "must end in"},

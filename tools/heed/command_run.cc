@@ -25,6 +25,7 @@ OutputPaths ResolvePaths(const OutputOptions& options) {
 }  // namespace
 
 int RunForward(const Options& options) {
+  if (!options.files.any()) throw InputError("run: give --input, or --q, --k and --v");
   const OutputPaths paths = ResolvePaths(options.output);
   const Inputs inputs = MakeInputs(options, Fill::kValues);
   Outputs outputs = MakeOutputs(inputs);

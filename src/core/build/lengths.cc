@@ -97,7 +97,10 @@ Status CheckHostLengths(const Side& side, std::int64_t batch, std::int64_t dense
     HEED_RETURN_IF_ERROR(CheckOffsets(side, lengths->offsets, batch));
   }
   lengths->max_slots = lengths->offsets.present() ? 0 : dense_slots;
-  for (std::int64_t index = 0; index < batch; ++index) {
+  // Without arrays all sequences are alike, and an empty tensor may have any number of them.
+  const bool has_arrays = lengths->offsets.present() || lengths->used.present();
+  const std::int64_t num_distinct = has_arrays ? batch : std::min<std::int64_t>(batch, 1);
+  for (std::int64_t index = 0; index < num_distinct; ++index) {
     const std::int64_t slots =
         lengths->offsets.present()
             ? std::int64_t{lengths->offsets.At(index + 1)} - lengths->offsets.At(index)
