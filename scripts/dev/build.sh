@@ -4,7 +4,8 @@
 # configure_preset PRESET [OPTION...]
 configure_preset() {
   local options=("${@:2}")
-  [[ -z "${CI:-}" ]] || options+=(-DHEED_WARNINGS_AS_ERRORS=ON)
+  # Sanitizers change what g++ believes of values and raise false alarms; the release build decides.
+  if [[ -n "${CI:-}" && "$1" == release ]]; then options+=(-DHEED_WARNINGS_AS_ERRORS=ON); fi
   cmake --preset "$1" "${options[@]}" >/dev/null
 }
 
