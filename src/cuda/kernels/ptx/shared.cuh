@@ -1,0 +1,70 @@
+// Shared memory: addresses, matrix loads, asynchronous copies. PTX ISA "ldmatrix", "cp.async".
+#ifndef HEED_CUDA_KERNELS_PTX_SHARED_CUH_
+#define HEED_CUDA_KERNELS_PTX_SHARED_CUH_
+
+#include "device/prelude.h"
+
+namespace heed::cuda::ptx {
+
+using device::u32;
+
+// Address in the shared window, bytes.
+__device__ __forceinline__ u32 SharedAddress(const void* pointer) {
+  return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
+
+// sm_75. Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix
+// l / 8 (16 bytes, aligned) and receives of matrix m, in r[m], row l / 4, columns 2 (l % 4), +1.
+__device__ __forceinline__ void LoadMatrixX4(u32 (&r)[4], u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+// As above with each matrix transposed.
+__device__ __forceinline__ void LoadMatrixX4Transposed(u32 (&r)[4], u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+// sm_80. 16 bytes global -> shared past L1; num_bytes < 16 reads less and fills with zeros.
+__device__ __forceinline__ void CopyAsync16(u32 shared_address, const void* global, u32 num_bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address), "l"(global),
+               "r"(num_bytes)
+               : "memory");
+}
+
+// sm_80.
+__device__ __forceinline__ void CopyAsyncCommit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// sm_80. Waits until at most kPending of this thread's groups are in flight.
+template <int kPending>
+__device__ __forceinline__ void CopyAsyncWait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+__device__ __forceinline__ void StoreShared16(u32 address, const u32 (&r)[4]) {
+  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(r[0]), "r"(r[1]),
+               "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+
+__device__ __forceinline__ void LoadShared16(u32 (&r)[4], u32 address) {
+  asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+__device__ __forceinline__ void StoreShared4(u32 address, u32 value) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+
+}  // namespace heed::cuda::ptx
+
+#endif  // HEED_CUDA_KERNELS_PTX_SHARED_CUH_
