@@ -1,0 +1,16 @@
+// The closed list of kernels that packs hold and the compile-all test compiles.
+#ifndef HEED_CUDA_SHIPPED_KERNELS_H_
+#define HEED_CUDA_SHIPPED_KERNELS_H_
+
+#include <vector>
+
+#include "cuda/kernel_image.h"
+
+namespace heed::cuda {
+
+// Every kernel shipped for the target, each with a label; empty for an architecture without any.
+std::vector<KernelSource> ShippedKernels(CompileTarget target);
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_SHIPPED_KERNELS_H_
