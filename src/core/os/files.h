@@ -1,0 +1,44 @@
+// Files and folders. Nothing here throws; failures come back as the system's reason in words.
+#ifndef HEED_CORE_OS_FILES_H_
+#define HEED_CORE_OS_FILES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heed::core::os {
+
+enum class FileTrust : std::uint8_t {
+  kAnyOwner,  // the caller named the file
+  kOwnOnly    // refused unless it belongs to this user and nobody else may write to it
+};
+
+enum class ReadOutcome : std::uint8_t { kRead, kMissing, kFailed };
+
+// The whole of a regular file of at most max_bytes. *error is set for kFailed.
+ReadOutcome ReadWholeFile(const std::string& path, FileTrust trust, std::size_t max_bytes,
+                          std::string* content, std::string* error);
+
+// The file appears whole or not at all: written beside it under a temporary name of its own,
+// flushed to the disk, then renamed.
+// False, with the reason and without leavings, when that fails.
+enum class FileAccess : std::uint8_t { kOwnerOnly, kByUmask };
+bool WriteFileAtomically(const std::string& path, std::string_view content, FileAccess access,
+                         std::string* error);
+
+// Creates the folder and its parents, readable by the owner only. True when it is there afterwards,
+// belongs to this user and nobody else may write to it.
+bool EnsurePrivateFolder(const std::string& path, std::string* error);
+
+// Names in a folder, sorted, without "." and ".."; empty when it cannot be read.
+std::vector<std::string> ListFolder(const std::string& path);
+bool IsRegularFile(const std::string& path);
+
+// Appends in one write, so that lines of several processes do not mix. "" means standard error.
+bool AppendToFile(const std::string& path, std::string_view text);
+
+}  // namespace heed::core::os
+
+#endif  // HEED_CORE_OS_FILES_H_
