@@ -66,7 +66,7 @@ typedef enum heed_device_type {
 /* Same layout as DLDevice. */
 typedef struct heed_device {
   int32_t device_type; /* a heed_device_type_t */
-  int32_t device_id;
+  int32_t device_id;   /* 0 on the CPU, else not negative */
 } heed_device_t;
 
 /* Same values as DLDataTypeCode. */
@@ -117,8 +117,8 @@ typedef enum heed_alignment {
  */
 typedef struct heed_score_args {
   size_t struct_size;
-  const double* scale;  /* host scalar, any finite value; NULL = 1 / sqrt(D) */
-  double softcap;       /* 0 = off, else > 0 */
+  const double* scale;  /* host scalar, |scale| * log2(e) finite in fp32; NULL = 1 / sqrt(D) */
+  double softcap;       /* 0 = off, else in [2^-100, 2^100] */
   heed_causal_t causal; /* on: key j is visible to query i only if j <= i + shift */
   heed_alignment_t alignment;
   int64_t window_left;  /* inclusive: j >= i + shift - window_left; -1 = unlimited */
@@ -188,7 +188,7 @@ typedef void (*heed_parallel_for_t)(void* context, int64_t num_workers,
                                     void* body_context);
 
 /* Stream-ordered memory from the caller. allocate returns NULL when it cannot serve the request;
- * blocks are aligned to 256 bytes. */
+ * its blocks are aligned as heed_exec_args.workspace: to 64 bytes (CPU) or 256 (GPU). */
 typedef struct heed_allocator {
   size_t struct_size;
   void* context;

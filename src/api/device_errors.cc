@@ -8,6 +8,7 @@ namespace {
 // CPU calls validate their lengths and block tables, so no kernel ever has one to flag.
 core::Status CheckDeviceErrors(heed_device_t device, heed_device_errors_t* errors) {
   HEED_RETURN_IF_ERROR(core::RequirePointer("errors", errors));
+  HEED_RETURN_IF_ERROR(core::CheckDevice("device", device));
   if (!core::IsHostDevice(device)) {
     return {HEED_UNAVAILABLE, core::Format("device = %s: its backend is not part of this build",
                                            core::DeviceText(device).c_str())};

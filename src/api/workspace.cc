@@ -1,5 +1,7 @@
 #include "api/workspace.h"
 
+#include <cinttypes>
+
 #include "core/build/exec.h"
 #include "core/os/os.h"
 
@@ -35,10 +37,9 @@ Status Workspace::Acquire(const core::ExecOptions& exec, std::size_t needed_byte
   }
   const auto begin = reinterpret_cast<std::uintptr_t>(data_);
   if (begin % core::kWorkspaceAlignmentBytes != 0) {
-    return core::InvalidArgument(
-        Format("exec.allocator.allocate: its block must be aligned to "
-               "256 bytes, got 0x%zx",
-               static_cast<std::size_t>(begin)));
+    return core::InvalidArgument(Format("exec.allocator.allocate = 0x%" PRIxPTR
+                                        ": its block must be aligned to %zu bytes",
+                                        begin, core::kWorkspaceAlignmentBytes));
   }
   return {};
 }

@@ -112,17 +112,7 @@ Status ReadDTypeAndDevice(const heed_tensor_t& tensor, TensorInfo* info) {
                                   info->name, tensor.dtype.code, tensor.dtype.bits));
   }
   info->device = tensor.device;
-  switch (tensor.device.device_type) {
-    case HEED_DEVICE_CPU:
-    case HEED_DEVICE_CUDA:
-    case HEED_DEVICE_CUDA_HOST:
-    case HEED_DEVICE_CUDA_MANAGED:
-    case HEED_DEVICE_WEBGPU:
-      return {};
-    default:
-      return InvalidArgument(Format("%s.device.device_type = %d: is not a heed_device_type_t",
-                                    info->name, tensor.device.device_type));
-  }
+  return CheckDevice((std::string(info->name) + ".device").c_str(), tensor.device);
 }
 
 }  // namespace
@@ -165,12 +155,15 @@ Status ReadTensor(const char* name, const heed_tensor_t& tensor, const AxisNames
 Status RequireDType(const TensorInfo& info, std::initializer_list<DType> allowed) {
   if (std::find(allowed.begin(), allowed.end(), info.dtype) != allowed.end()) return {};
   std::string list;
-  for (const DType dtype : allowed) {
-    if (!list.empty()) list += ", ";
-    list += DTypeName(dtype);
+  bool is_choice = false;
+  for (const DType* dtype = allowed.begin(); dtype != allowed.end(); ++dtype) {
+    if (std::find(allowed.begin(), dtype, *dtype) != dtype) continue;  // "fp32 or q's dtype"
+    is_choice = !list.empty();
+    if (is_choice) list += ", ";
+    list += DTypeName(*dtype);
   }
   return InvalidArgument(Format("%s.dtype = %s: must be %s%s", info.name, DTypeName(info.dtype),
-                                allowed.size() > 1 ? "one of " : "", list.c_str()));
+                                is_choice ? "one of " : "", list.c_str()));
 }
 
 Status RequireSameDType(const TensorInfo& info, const TensorInfo& other) {
@@ -218,6 +211,25 @@ Status RequireWritable(const TensorInfo& info) {
     reach_elems += (info.shape[axis] - 1) * info.stride_elems[axis];
   }
   return {};
+}
+
+Status CheckDevice(const char* name, heed_device_t device) {
+  switch (device.device_type) {
+    case HEED_DEVICE_CPU:
+      if (device.device_id == 0) return {};
+      return InvalidArgument(
+          Format("%s.device_id = %d: must be 0 on the CPU", name, device.device_id));
+    case HEED_DEVICE_CUDA:
+    case HEED_DEVICE_CUDA_HOST:
+    case HEED_DEVICE_CUDA_MANAGED:
+    case HEED_DEVICE_WEBGPU:
+      if (device.device_id >= 0) return {};
+      return InvalidArgument(
+          Format("%s.device_id = %d: must not be negative", name, device.device_id));
+    default:
+      return InvalidArgument(
+          Format("%s.device_type = %d: is not a heed_device_type_t", name, device.device_type));
+  }
 }
 
 std::string DeviceText(heed_device_t device) {

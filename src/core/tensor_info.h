@@ -57,6 +57,8 @@ Status RequireContiguousRows(const TensorInfo& info);
 // Distinct indices are distinct elements.
 Status RequireWritable(const TensorInfo& info);
 
+// A known type, and an id that it can have. name = where the device was given.
+Status CheckDevice(const char* name, heed_device_t device);
 // "cpu", "cuda:1", ...
 std::string DeviceText(heed_device_t device);
 // The CPU can dereference its memory: CPU and pinned CUDA host tensors.

@@ -126,9 +126,8 @@ void ProcessBlock(const ForwardContext& context, const HeadSequence& head, const
 }  // namespace
 
 ScaleParts SplitScale(double scale) {
-  const float magnitude = static_cast<float>(std::min<double>(std::fabs(scale), FLT_MAX));
-  const float magnitude_log2 =
-      static_cast<float>(std::min<double>(std::fabs(scale) * device::kLog2E, FLT_MAX));
+  const float magnitude = static_cast<float>(std::fabs(scale));
+  const float magnitude_log2 = static_cast<float>(std::fabs(scale) * device::kLog2E);
   if (magnitude < FLT_MIN) return {.sign = 0.0f, .magnitude = 1.0f, .magnitude_log2 = 1.0f};
   return {
       .sign = scale < 0.0 ? -1.0f : 1.0f, .magnitude = magnitude, .magnitude_log2 = magnitude_log2};

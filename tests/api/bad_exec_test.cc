@@ -169,7 +169,32 @@ TEST(BadExec, Allocators) {
   ExpectInvalid(use, "exec.allocator.struct_size = 4");
 }
 
+// What the header promises is what is asked: 64 bytes on the CPU.
+TEST(Workspace, AlignmentOfTheCallersAllocator) {
+  const AlignedBlock block(NeededBytes(ForwardCall()) + 256);
+  struct Shifted {
+    unsigned char* data;
+    int live_blocks;
+  } shifted = {nullptr, 0};
+  heed_allocator_t allocator = {sizeof(heed_allocator_t), &shifted,
+                                [](void* context, std::size_t, void*) -> void* {
+                                  ++static_cast<Shifted*>(context)->live_blocks;
+                                  return static_cast<Shifted*>(context)->data;
+                                },
+                                [](void* context, void*, std::size_t, void*) {
+                                  --static_cast<Shifted*>(context)->live_blocks;
+                                }};
+  const auto use = [&](ForwardCall& call) { call.exec.allocator = &allocator; };
+  shifted.data = block.data + 64;
+  ExpectAccepted(use);
+  shifted.data = block.data + 32;
+  ExpectInvalid(use, "its block must be aligned to 64 bytes");
+  EXPECT_EQ(shifted.live_blocks, 0);
+}
+
 TEST(BadExec, Kernels) {
+  ExpectInvalid([](ForwardCall& call) { call.exec.kernel = ""; },
+                "exec.kernel = \"\": is empty; give a kernel id, or NULL for the planner's choice");
   ExpectInvalid([](ForwardCall& call) { call.exec.kernel = "cpu.generic.forward.f32"; },
                 "exec.kernel = cpu.generic.forward.f32: no such kernel row; close ids: "
                 "cpu.generic.forward.f32.d576");

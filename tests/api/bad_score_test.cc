@@ -21,14 +21,25 @@ TEST(BadScore, Scale) {
     ExpectInvalid([&](ForwardCall& call) { call.score.scale = &bad; }, "must be finite");
   }
   ExpectInvalid([](ForwardCall& call) { call.score.scale = &kNaN; }, "score.scale = nan");
-  for (const double& good : {0.0, -2.5, 1e30}) {
+  // FLT_MAX / log2(e) = 2.358657e38.
+  for (const double& bad : {2.3587e38, -2.3587e38, 1e300}) {
+    ExpectInvalid([&](ForwardCall& call) { call.score.scale = &bad; },
+                  "must be finite and at most 2.35866e+38 in magnitude, so that fp32 holds");
+  }
+  for (const double& good : {0.0, -2.5, 1e30, 2.3586e38, -2.3586e38, 1e-300}) {
     ExpectAccepted([&](ForwardCall& call) { call.score.scale = &good; });
   }
 }
 
 TEST(BadScore, Softcap) {
   ExpectInvalid([](ForwardCall& call) { call.score.softcap = -1.0; },
-                "score.softcap = -1: must be 0 (off) or positive and finite");
+                "score.softcap = -1: must be 0 (off) or in [2^-100, 2^100]");
+  for (const double bad : {0x1.fffffp-101, 0x1.00001p100, 1e-300, 1e300}) {
+    ExpectInvalid([&](ForwardCall& call) { call.score.softcap = bad; }, "in [2^-100, 2^100]");
+  }
+  for (const double good : {0.0, 0x1p-100, 30.0, 0x1p100}) {
+    ExpectAccepted([&](ForwardCall& call) { call.score.softcap = good; });
+  }
   ExpectInvalid([](ForwardCall& call) { call.score.softcap = kNaN; }, "score.softcap = nan");
   ExpectInvalid([](ForwardCall& call) { call.score.softcap = kInfinity; }, "score.softcap = inf");
 }
@@ -88,6 +99,9 @@ TEST(BadScore, AlibiSlopes) {
   ExpectInvalid(use, "score.alibi_slopes.shape[0] (num_q_heads) = 3: must be 4");
   slopes = OwnedTensor(kF32, {3, 4});
   ExpectInvalid(use, "score.alibi_slopes.shape[0] (batch) = 3: must be 2");
+  slopes = OwnedTensor(kF32, {1, 2, 4});
+  ExpectInvalid(use,
+                "score.alibi_slopes.ndim = 3: must be 1 [num_q_heads] or 2 [batch, num_q_heads]");
   slopes = OwnedTensor(kF16, {4});
   ExpectInvalid(use, "score.alibi_slopes.dtype = f16: must be f32");
 }
@@ -116,9 +130,26 @@ TEST(BadScore, Bias) {
   bias = OwnedTensor(kF32, {3, 6});
   ExpectInvalid(use, "score.bias.shape[1] (kv_len) = 6: must be 1 or 5");
   bias = OwnedTensor(kF32, {1, 2, 4, 3, 5});
-  ExpectInvalid(use, "score.bias.ndim = 5: must be 4");
+  ExpectInvalid(use,
+                "score.bias.ndim = 5: must be from 1 to 4, the last axes of [batch, num_q_heads, "
+                "q_len, kv_len]");
+  bias = OwnedTensor(kF32, {});
+  ExpectInvalid(use, "score.bias.ndim = 0: must be from 1 to 4");
   bias = OwnedTensor(kBF16, {3, 5});
-  ExpectInvalid(use, "score.bias.dtype = bf16: must be one of f32");
+  ExpectInvalid(use, "score.bias.dtype = bf16: must be f32");  // which is q's dtype too
+}
+
+TEST(BadScore, ChoicesAreNamedOnce) {
+  OwnedTensor bias(kF32, {2, 4, 3, 5});
+  ForwardCall call;
+  call.score.bias = &bias.abi;
+  call.q.shape[1] = call.o.shape[1] = call.lse.shape[2] = 1;
+  ExpectRefused(call, HEED_INVALID_ARGUMENT, "score.bias.shape[2] (q_len) = 3: must be 1");
+  EXPECT_EQ(std::string(heed_last_error()).find(" or "), std::string::npos) << heed_last_error();
+  OwnedTensor half_bias(kF16, {2, 4, 3, 5});
+  call.score.bias = &half_bias.abi;
+  ExpectRefused(call, HEED_INVALID_ARGUMENT, "score.bias.dtype = f16: must be f32");
+  EXPECT_EQ(std::string(heed_last_error()).find(","), std::string::npos) << heed_last_error();
 }
 
 TEST(BadScore, Mask) {
@@ -127,6 +158,8 @@ TEST(BadScore, Mask) {
   ExpectAccepted(use);
   mask = OwnedTensor(kU8, {2, 1, 2, 5});
   ExpectInvalid(use, "score.mask.shape[2] (q_len) = 2: must be 1 or 3");
+  mask = OwnedTensor(kU8, {1, 1, 1, 3, 5});
+  ExpectInvalid(use, "score.mask.ndim = 5: must be from 1 to 4");
   mask = OwnedTensor(kF32, {3, 5});
   ExpectInvalid(use, "score.mask.dtype = f32: must be one of bool, u8");
 }

@@ -145,7 +145,16 @@ TEST(BadTensor, Devices) {
       },
       "k.device = cuda:1: must be cpu as q.device");
   ExpectInvalid([](ForwardCall& call) { call.o.abi.device.device_type = 99; },
-                "o.device.device_type = 99");
+                "o.device.device_type = 99: is not a heed_device_type_t");
+  ExpectInvalid([](ForwardCall& call) { call.q.abi.device.device_id = 3; },
+                "q.device.device_id = 3: must be 0 on the CPU");
+  ExpectInvalid([](ForwardCall& call) { call.v.abi.device.device_id = -1; },
+                "v.device.device_id = -1: must be 0 on the CPU");
+  ExpectInvalid(
+      [](ForwardCall& call) {
+        call.q.abi.device = {HEED_DEVICE_CUDA, -1};
+      },
+      "q.device.device_id = -1: must not be negative");
   const auto move_to = [](ForwardCall& call, std::int32_t device_type) {
     for (OwnedTensor* tensor : {&call.q, &call.k, &call.v, &call.o, &call.lse}) {
       tensor->abi.device = {device_type, 0};

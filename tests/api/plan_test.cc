@@ -167,6 +167,10 @@ TEST(DeviceErrors, CpuHasNone) {
   EXPECT_EQ(errors.num_bad_block_entries, 0);
   EXPECT_EQ(heed_check_device_errors({HEED_DEVICE_CPU, 0}, nullptr), HEED_INVALID_ARGUMENT);
   EXPECT_EQ(heed_check_device_errors({HEED_DEVICE_CUDA, 0}, &errors), HEED_UNAVAILABLE);
+  EXPECT_EQ(heed_check_device_errors({99, 0}, &errors), HEED_INVALID_ARGUMENT);
+  EXPECT_STREQ(heed_last_error(), "device.device_type = 99: is not a heed_device_type_t");
+  EXPECT_EQ(heed_check_device_errors({HEED_DEVICE_CPU, 1}, &errors), HEED_INVALID_ARGUMENT);
+  EXPECT_STREQ(heed_last_error(), "device.device_id = 1: must be 0 on the CPU");
 }
 
 }  // namespace

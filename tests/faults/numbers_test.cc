@@ -133,6 +133,40 @@ TEST(Faults, B114_SoftcapOfLargeScores) {
   ExpectCasePasses("fwd:b1:hq4:hkv2:sq9:skv33:d256:dv256:f16:cap50:large-scores:s1");
 }
 
+// Scores 2 and 0; v tells the weight of the first key.
+void ExpectFirstWeight(AttentionCall& call, double weight) {
+  FillWith(call.q, 2.0);
+  call.k.Fill([](const Indices& at) { return at[1] == 0 ? 1.0 : 0.0; });
+  call.v.Fill([](const Indices& at) { return at[1] == 0 ? 1.0 : 0.0; });
+  call.OnEveryKernel([&] { EXPECT_NEAR(call.o.At({0, 0, 0, 0}), weight, 1e-6); });
+}
+
+// At its bounds a cap still is one: all scores alike below the smallest, none bent by the largest.
+TEST(Faults, SoftcapAtItsBounds) {
+  AttentionCall call(Element::kF32, {1, 1, 1, 1}, {1, 2, 1, 1}, {1, 2, 1, 1});
+  call.score.softcap = 0x1p-100;
+  ExpectFirstWeight(call, 0.5);
+  call.score.softcap = 0x1p100;
+  ExpectFirstWeight(call, std::exp(2.0) / (std::exp(2.0) + 1.0));
+}
+
+// 2^127 * 2^-60 * 2^-65 = 4: the scale counts in full, with and without its product with log2(e).
+TEST(Faults, LargestScales) {
+  AttentionCall call(Element::kF32, {1, 1, 1, 1}, {1, 2, 1, 1}, {1, 2, 1, 1});
+  const double scale = 0x1p127;
+  call.score.scale = &scale;
+  FillWith(call.q, 0x1p-60);
+  call.k.Fill([](const Indices& at) { return at[1] == 0 ? 0x1p-65 : 0.0; });
+  call.v.Fill([](const Indices& at) { return at[1] == 0 ? 1.0 : 0.0; });
+  for (const double softcap : {0.0, 0x1p20}) {
+    call.score.softcap = softcap;
+    call.OnEveryKernel([&] {
+      EXPECT_NEAR(call.o.At({0, 0, 0, 0}), std::exp(4.0) / (std::exp(4.0) + 1.0), 1e-6);
+      EXPECT_NEAR(call.lse.At({0, 0, 0}), std::log1p(std::exp(4.0)), 4e-6);
+    });
+  }
+}
+
 // microsoft/onnxruntime#28520: every key of a step contributes.
 TEST(Faults, B215_EveryKeyContributesOnce) {
   AttentionCall call(Element::kF32, {1, 3, 1, 8}, {1, 64, 1, 8}, {1, 64, 1, 64});

@@ -127,6 +127,10 @@ Backend BackendFromAbi(heed_backend_t backend) {
 }
 
 Status FindKernel(const char* source, const char* id, const KernelRow** row) {
+  if (*id == '\0') {
+    return InvalidArgument(
+        Format("%s = \"\": is empty; give a kernel id, or NULL for the planner's choice", source));
+  }
   std::size_t best_chars = 0;
   for (const KernelRow& candidate : KernelRows()) {
     if (std::strcmp(candidate.id, id) == 0) {

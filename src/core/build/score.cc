@@ -1,11 +1,13 @@
 #include "core/build/score.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <cinttypes>
 #include <cmath>
 
 #include "core/abi_struct.h"
 #include "core/build/views.h"
+#include "device/constants.h"
 #include "device/dropout.h"
 
 namespace heed::core {
@@ -14,18 +16,28 @@ namespace {
 constexpr AxisNames kHeads = {1, {"num_q_heads"}};
 constexpr AxisNames kBatchHeads = {2, {"batch", "num_q_heads"}};
 
+// Kernels work with scores in log2 units.
+constexpr double kMaxScale = FLT_MAX / device::kLog2E;
+// Kernels divide by the cap in fp32. Between these bounds the cap, its reciprocal and a score at
+// the cap are far from the ends of that range.
+constexpr double kMinSoftcap = 0x1p-100;
+constexpr double kMaxSoftcap = 0x1p100;
+
 Status BuildScale(const heed_score_args_t& args, std::int64_t head_dim, ScoreRule* rule) {
   rule->scale =
       args.scale != nullptr ? *args.scale : 1.0 / std::sqrt(static_cast<double>(head_dim));
-  if (!std::isfinite(rule->scale)) {
-    return InvalidArgument(Format("score.scale = %g: must be finite", rule->scale));
+  if (!(std::fabs(rule->scale) <= kMaxScale)) {
+    return InvalidArgument(
+        Format("score.scale = %g: must be finite and at most %g in magnitude, so that fp32 holds "
+               "its product with log2(e)",
+               rule->scale, kMaxScale));
   }
   rule->softcap = args.softcap;
-  if (!std::isfinite(args.softcap) || args.softcap < 0.0) {
-    return InvalidArgument(
-        Format("score.softcap = %g: must be 0 (off) or positive and finite", args.softcap));
+  if (args.softcap == 0.0 || (args.softcap >= kMinSoftcap && args.softcap <= kMaxSoftcap)) {
+    return {};
   }
-  return {};
+  return InvalidArgument(
+      Format("score.softcap = %g: must be 0 (off) or in [2^-100, 2^100]", args.softcap));
 }
 
 Status CheckWindowSide(const char* name, std::int64_t keys) {
@@ -54,7 +66,13 @@ Status CheckVectorAxis(const TensorInfo& info, int axis, std::int64_t wanted) {
 
 Status BuildHeadVectors(const heed_score_args_t& args, const Shape& shape, TensorReader* reader,
                         ScoreTensors* tensors) {
-  const bool has_batch = args.alibi_slopes != nullptr && args.alibi_slopes->ndim == 2;
+  const std::int32_t slopes_rank = args.alibi_slopes != nullptr ? args.alibi_slopes->ndim : 1;
+  if (slopes_rank != 1 && slopes_rank != 2) {
+    return InvalidArgument(
+        Format("score.alibi_slopes.ndim = %d: must be 1 [num_q_heads] or 2 [batch, num_q_heads]",
+               slopes_rank));
+  }
+  const bool has_batch = slopes_rank == 2;
   TensorInfo& slopes = tensors->alibi_slopes;
   HEED_RETURN_IF_ERROR(reader->Optional("score.alibi_slopes", args.alibi_slopes,
                                         has_batch ? kBatchHeads : kHeads, &slopes));
@@ -80,9 +98,18 @@ struct AxisNeed {
 Status CheckScoreAxis(const TensorInfo& info, int axis, AxisNeed need) {
   const std::int64_t extent = info.shape[static_cast<std::size_t>(axis)];
   if (extent == 1 || (need.is_minimum ? extent >= need.extent : extent == need.extent)) return {};
-  return InvalidArgument(info.AxisText(axis) + Format(": must be 1 or %s%" PRId64,
-                                                      need.is_minimum ? "at least " : "",
-                                                      need.extent));
+  const char* at_least = need.is_minimum ? "at least " : "";
+  if (need.extent == 1) return InvalidArgument(info.AxisText(axis) + ": must be " + at_least + "1");
+  return InvalidArgument(info.AxisText(axis) +
+                         Format(": must be 1 or %s%" PRId64, at_least, need.extent));
+}
+
+Status CheckScoreRank(const char* name, const heed_tensor_t& tensor) {
+  if (tensor.ndim >= 1 && tensor.ndim <= 4) return {};
+  return InvalidArgument(
+      Format("%s.ndim = %d: must be from 1 to 4, the last axes of [batch, num_q_heads, q_len, "
+             "kv_len]",
+             name, tensor.ndim));
 }
 
 Status CheckScoreShape(const TensorInfo& info, const ForwardProblem& problem,
@@ -108,6 +135,7 @@ Status BuildScoreTensors(const heed_score_args_t& args, const LongestRows& longe
                          ScoreTensors* tensors) {
   if (args.bias != nullptr) {
     TensorInfo& bias = tensors->bias;
+    HEED_RETURN_IF_ERROR(CheckScoreRank("score.bias", *args.bias));
     HEED_RETURN_IF_ERROR(
         reader->Required("score.bias", args.bias, ScoreAxes(args.bias->ndim), &bias));
     HEED_RETURN_IF_ERROR(RequireDType(bias, {DType::kF32, problem.dtype()}));
@@ -115,6 +143,7 @@ Status BuildScoreTensors(const heed_score_args_t& args, const LongestRows& longe
   }
   if (args.mask != nullptr) {
     TensorInfo& mask = tensors->mask;
+    HEED_RETURN_IF_ERROR(CheckScoreRank("score.mask", *args.mask));
     HEED_RETURN_IF_ERROR(
         reader->Required("score.mask", args.mask, ScoreAxes(args.mask->ndim), &mask));
     HEED_RETURN_IF_ERROR(RequireDType(mask, {DType::kBool, DType::kU8}));
