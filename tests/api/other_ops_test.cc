@@ -114,18 +114,39 @@ TEST(DropoutMask, BadInput) {
 
 struct DecodeCall {
   DecodeCall() {
+    block_table.data<std::int32_t>()[1] = 2;
     args.q = &q.abi;
     args.k_cache = &k_cache.abi;
     args.v_cache = &v_cache.abi;
     args.o = &o.abi;
     args.cache_lengths = &cache_lengths.abi;
+    args.score = &score;
+    args.quant = &quant;
+  }
+  DecodeCall(const DecodeCall&) = delete;
+  DecodeCall& operator=(const DecodeCall&) = delete;
+
+  void Append() {
+    args.k_new = &k_new.abi;
+    args.v_new = &v_new.abi;
   }
 
   OwnedTensor q{kF32, {2, 1, 4, 8}};
   OwnedTensor k_cache{kF32, {2, 16, 2, 8}};
   OwnedTensor v_cache{kF32, {2, 16, 2, 8}};
   OwnedTensor o{kF32, {2, 1, 4, 8}};
+  OwnedTensor k_new{kF32, {2, 1, 2, 8}};
+  OwnedTensor v_new{kF32, {2, 1, 2, 8}};
   OwnedTensor cache_lengths = OwnedTensor::Indices({3, 4});
+  OwnedTensor indices = OwnedTensor::Indices({1, 2});
+  OwnedTensor block_table{kI32, {2, 1}};  // pages of 16 slots
+  OwnedTensor scales{kF32, {2, 16, 2, 1}};
+  OwnedTensor rotary{kF32, {3, 4}};
+  OwnedTensor three{kF32, {3}};
+  double bad_scale = std::nan("");
+  heed_score_args_t score = HEED_SCORE_ARGS_INIT;
+  heed_kv_quant_args_t quant = HEED_KV_QUANT_ARGS_INIT;
+  heed_paging_args_t paging = HEED_PAGING_ARGS_INIT;
   heed_decode_args_t args = HEED_DECODE_ARGS_INIT;
 };
 
@@ -152,6 +173,120 @@ TEST(Decode, BadInput) {
   call.args.num_splits = -1;
   ExpectStatus(heed_decode(&call.args), HEED_INVALID_ARGUMENT, "num_splits = -1");
   ExpectStatus(heed_decode(nullptr), HEED_INVALID_ARGUMENT, "args = NULL");
+}
+
+// Whatever no device could run is said before what this build lacks.
+TEST(Decode, BadArgumentsComeFirst) {
+  using Spoil = void (*)(DecodeCall&);
+  struct Case {
+    Spoil spoil;
+    const char* fragment;
+  };
+  const Case cases[] = {
+      {[](DecodeCall& call) { call.score.scale = &call.bad_scale; }, "score.scale = nan"},
+      {[](DecodeCall& call) { call.score.softcap = -1.0; }, "score.softcap = -1"},
+      {[](DecodeCall& call) { call.score.window_left = -5; }, "score.window_left = -5"},
+      {[](DecodeCall& call) { call.score.dropout_p = 2.0; }, "score.dropout_p = 2"},
+      {[](DecodeCall& call) { call.score.sinks = &call.three.abi; },
+       "score.sinks.shape[0] (num_q_heads) = 3: must be 4"},
+      {[](DecodeCall& call) { call.score.bias = &call.three.abi; },
+       "score.bias.shape[0] (kv_len) = 3: must be 1 or at least 4"},
+      {[](DecodeCall& call) { call.k_cache.shape[3] = 4; },
+       "k_cache.shape[3] (head_dim) = 4: must equal q.shape[3] (head_dim) = 8"},
+      {[](DecodeCall& call) { call.v_cache.shape[3] = 4; },
+       "v_cache.shape[3] (head_dim) = 4: must equal o.shape[3] (head_dim_v) = 8"},
+      {[](DecodeCall& call) { call.v_cache.shape[1] = 8; }, "v_cache.shape[1] (slots) = 8"},
+      {[](DecodeCall& call) { call.k_cache.abi.dtype = kI32; },
+       "k_cache.dtype = i32: must equal q.dtype = f32"},
+      {[](DecodeCall& call) { call.q.shape[2] = call.o.shape[2] = 3; },
+       "k_cache.shape[2] (num_kv_heads) = 2: must divide q.shape[2] (num_q_heads) = 3"},
+      {[](DecodeCall& call) { call.k_cache.shape[0] = call.v_cache.shape[0] = 1; },
+       "k_cache.shape[0] (cache_batch) = 1: must be at least q.shape[0] (batch) = 2"},
+      {[](DecodeCall& call) { call.cache_lengths.data<std::int32_t>()[1] = 17; },
+       "cache_lengths[1] = 17: must be from 0 to 16"},
+      {[](DecodeCall& call) {
+         call.Append();
+         call.cache_lengths.data<std::int32_t>()[1] = 16;
+       },
+       "cache_lengths[1] = 16: must be from 0 to 15 (slots less appended tokens)"},
+      {[](DecodeCall& call) {
+         call.Append();
+         call.v_new.shape[2] = 1;
+       },
+       "v_new.shape[2] (num_kv_heads) = 1: must equal k_cache.shape[2] (num_kv_heads) = 2"},
+      {[](DecodeCall& call) {
+         call.Append();
+         call.k_new.abi.dtype = kI32;
+       },
+       "k_new.dtype = i32: must equal q.dtype = f32"},
+      {[](DecodeCall& call) { call.args.cache_batch_index = &call.indices.abi; },
+       "cache_batch_index[1] = 2: must be from 0 to 1 (last row of k_cache)"},
+      {[](DecodeCall& call) {
+         call.indices.data<std::int32_t>()[0] = 9;
+         call.args.cache_leftpad = &call.indices.abi;
+       },
+       "cache_leftpad[0] = 9: must be from 0 to 3"},
+      {[](DecodeCall& call) { call.args.rotary_cos = call.args.rotary_sin = &call.rotary.abi; },
+       "rotary_cos.shape[0] (rows) = 3: must be at least the longest sequence, 4 tokens"},
+      {[](DecodeCall& call) {
+         call.rotary.shape[1] = 5;
+         call.args.rotary_cos = call.args.rotary_sin = &call.rotary.abi;
+       },
+       "rotary_cos.shape[1] (rotary_dim / 2) = 5: must be at most half of q.shape[3]"},
+      {[](DecodeCall& call) { call.args.lse = &call.three.abi; },
+       "lse.ndim = 1: must be 3 [batch, num_q_heads, new_tokens]"},
+      {[](DecodeCall& call) { call.args.paging = &call.paging; }, "paging.block_table = NULL"},
+      {[](DecodeCall& call) {
+         call.paging.block_table = &call.block_table.abi;
+         call.args.paging = &call.paging;
+       },
+       "paging.block_table[1][0] = 2: must be below k_cache.shape[0] (num_pages) = 2"},
+      {[](DecodeCall& call) { call.quant.format = HEED_KV_INT8; },
+       "k_cache.dtype = f32: must be one of u8, i8"},
+      {[](DecodeCall& call) {
+         call.quant.format = HEED_KV_INT4;
+         call.k_cache.abi.dtype = call.v_cache.abi.dtype = kU8;
+       },
+       "k_cache.shape[3] (head_dim) = 8: must be 4 for a head dim of 8"},
+      {[](DecodeCall& call) {
+         call.quant.format = HEED_KV_INT8;
+         call.k_cache.abi.dtype = call.v_cache.abi.dtype = kU8;
+       },
+       "quant.k_scales = NULL: is required"},
+      {[](DecodeCall& call) { call.quant.k_scales = &call.three.abi; },
+       "quant.k_scales: must be NULL for a format without scales of its own"},
+  };
+  for (const Case& each : cases) {
+    DecodeCall call;
+    each.spoil(call);
+    ExpectStatus(heed_decode(&call.args), HEED_INVALID_ARGUMENT, each.fragment);
+  }
+}
+
+TEST(Decode, LegalCallsLackOnlyTheRow) {
+  using Change = void (*)(DecodeCall&);
+  const Change changes[] = {
+      [](DecodeCall& call) { call.Append(); },
+      [](DecodeCall& call) {
+        call.indices.data<std::int32_t>()[1] = 0;
+        call.args.cache_batch_index = call.args.cache_leftpad = &call.indices.abi;
+      },
+      [](DecodeCall& call) {
+        call.block_table.data<std::int32_t>()[1] = 0;
+        call.paging.block_table = &call.block_table.abi;
+        call.args.paging = &call.paging;
+      },
+      [](DecodeCall& call) {
+        call.quant = {sizeof(call.quant), HEED_KV_INT8, HEED_KV_LAYOUT_ROWS, &call.scales.abi,
+                      &call.scales.abi};
+        call.k_cache.abi.dtype = call.v_cache.abi.dtype = kU8;
+      },
+  };
+  for (const Change change : changes) {
+    DecodeCall call;
+    change(call);
+    ExpectStatus(heed_decode(&call.args), HEED_UNSUPPORTED, "no kernel row for decode");
+  }
 }
 
 TEST(QuantizeKv, HasNoRowYet) {
@@ -184,6 +319,16 @@ TEST(Session, HasNoRowYet) {
   ExpectStatus(heed_session_create(&config, &session), HEED_INVALID_ARGUMENT,
                "config.num_kv_heads = 3: must divide config.num_q_heads = 4");
   config.num_kv_heads = 2;
+  heed_score_args_t score = HEED_SCORE_ARGS_INIT;
+  config.score = &score;
+  score.softcap = -1.0;
+  ExpectStatus(heed_session_create(&config, &session), HEED_INVALID_ARGUMENT,
+               "score.softcap = -1: must be");
+  score.softcap = 0.0;
+  config.device.device_id = 1;
+  ExpectStatus(heed_session_create(&config, &session), HEED_INVALID_ARGUMENT,
+               "config.device.device_id = 1: must be 0 on the CPU");
+  config.device.device_id = 0;
   ExpectStatus(heed_session_create(&config, &session), HEED_UNSUPPORTED,
                "no kernel row for decode on backend cpu, f32, head dim 64");
   EXPECT_EQ(session, nullptr);

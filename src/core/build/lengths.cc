@@ -39,18 +39,6 @@ Side KvSide(const ForwardArgs& args, const Operands& operands) {
           "varlen.max_seqlen_kv"};
 }
 
-// An int32 vector whose values the host may need even for a plan.
-Status ReadIndices(const char* name, const heed_tensor_t* tensor, const AxisNames& axes,
-                   TensorReader* reader, TensorInfo* info) {
-  HEED_RETURN_IF_ERROR(reader->Optional(name, tensor, axes, info));
-  if (!info->present()) return {};
-  HEED_RETURN_IF_ERROR(RequireDType(*info, {DType::kI32}));
-  if (info->data == nullptr && !info->empty() && IsHostDevice(info->device)) {
-    return InvalidArgument(Format("%s.data = NULL: the plan reads host lengths", name));
-  }
-  return {};
-}
-
 Status RequireAtLeast(const char* name, std::int64_t index, std::int64_t value,
                       std::int64_t minimum) {
   if (value >= minimum) return {};
@@ -183,6 +171,17 @@ Status CheckDenseKvBatch(const ForwardArgs& args, const Operands& operands, std:
 
 }  // namespace
 
+Status ReadIndices(const char* name, const heed_tensor_t* tensor, const AxisNames& axes,
+                   TensorReader* reader, TensorInfo* info) {
+  HEED_RETURN_IF_ERROR(reader->Optional(name, tensor, axes, info));
+  if (!info->present()) return {};
+  HEED_RETURN_IF_ERROR(RequireDType(*info, {DType::kI32}));
+  if (info->data == nullptr && !info->empty() && IsHostDevice(info->device)) {
+    return InvalidArgument(Format("%s.data = NULL: the plan reads host lengths", name));
+  }
+  return {};
+}
+
 Status BuildLengths(const ForwardArgs& args, const Operands& operands, TensorReader* reader,
                     ForwardProblem* problem, LongestRows* longest) {
   Shape& shape = problem->shape;
@@ -209,7 +208,8 @@ Status BuildLengths(const ForwardArgs& args, const Operands& operands, TensorRea
   shape.max_kv_len = args.is_paged() ? kv_lengths.longest_rows : kv_lengths.max_slots;
   *longest = {q_lengths.longest_rows, kv_lengths.longest_rows};
   if (args.is_paged() && IsHostDevice(reader->home_device())) {
-    return CheckBlockTableEntries(problem->block_table, problem->seqused_kv, shape.batch);
+    return CheckBlockTableEntries(problem->block_table, problem->seqused_kv, shape.batch,
+                                  operands.k);
   }
   return {};
 }

@@ -12,6 +12,10 @@ struct LongestRows {
   std::int64_t kv = 0;
 };
 
+// An optional int32 vector. A plan too needs the values of a host array.
+Status ReadIndices(const char* name, const heed_tensor_t* tensor, const AxisNames& axes,
+                   TensorReader* reader, TensorInfo* info);
+
 // Fills the batch and lengths of problem->shape and the index views. Host arrays are checked entry
 // by entry; for device arrays the caller's max_seqlen bounds stand in.
 // Requires: BuildOperands has succeeded on the same problem.

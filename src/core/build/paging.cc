@@ -43,7 +43,7 @@ std::int64_t CapacityRows(const BlockTableView& table) {
 }
 
 Status CheckBlockTableEntries(const BlockTableView& table, const IndexView& seqused_kv,
-                              std::int64_t batch) {
+                              std::int64_t batch, const TensorInfo& pool) {
   for (std::int64_t sequence = 0; sequence < batch; ++sequence) {
     const std::int64_t rows = seqused_kv.At(sequence);
     if (rows == 0) continue;
@@ -52,9 +52,8 @@ Status CheckBlockTableEntries(const BlockTableView& table, const IndexView& sequ
       const std::int32_t page = table.At(sequence, index);
       if (page >= 0 && page < table.num_pages) continue;
       return InvalidArgument(Format("paging.block_table[%" PRId64 "][%" PRId64
-                                    "] = %d: must be below k.shape[0] (num_pages) = %" PRId64
-                                    " and not negative",
-                                    sequence, index, page, table.num_pages));
+                                    "] = %d: must be below %s and not negative",
+                                    sequence, index, page, pool.AxisText(0).c_str()));
     }
   }
   return {};

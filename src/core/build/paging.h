@@ -13,10 +13,10 @@ Status ReadBlockTable(const ForwardArgs& args, const Operands& operands, TensorR
 // Most tokens that one row of the table can name, at most the int64 maximum.
 std::int64_t CapacityRows(const BlockTableView& table);
 
-// Every entry that a sequence needs names a page of the pool; entries past the need are not read.
+// Every entry that a sequence needs names a page of `pool`; entries past the need are not read.
 // Requires: host arrays, lengths within CapacityRows.
 Status CheckBlockTableEntries(const BlockTableView& table, const IndexView& seqused_kv,
-                              std::int64_t batch);
+                              std::int64_t batch, const TensorInfo& pool);
 
 }  // namespace heed::core
 

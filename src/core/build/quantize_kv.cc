@@ -1,5 +1,6 @@
 #include "core/abi_struct.h"
 #include "core/build/exec.h"
+#include "core/build/kv_format.h"
 #include "core/build/tensor_reader.h"
 #include "core/checked_call.h"
 
@@ -13,10 +14,6 @@ constexpr AxisNames kScales = {4, {"batch", "slots", "num_kv_heads", "groups"}};
 struct QuantizeTensors {
   TensorInfo source, payload, scales;
 };
-
-bool HasInlineScales(heed_kv_format_t format) {
-  return format == HEED_KV_Q8_0 || format == HEED_KV_Q4_0;
-}
 
 Status CheckFormat(const heed_quantize_kv_args_t& args) {
   HEED_RETURN_IF_ERROR(CheckEnum("format", RawValue(args.format), HEED_KV_Q4_0));
@@ -39,16 +36,17 @@ Status ReadOutputs(const heed_quantize_kv_args_t& args, TensorReader* reader,
   return reader->RequiredOutput("scales", args.scales, kScales, &tensors->scales);
 }
 
-Status CheckTensors(const QuantizeTensors& tensors) {
-  const TensorInfo& scales = tensors.scales;
-  HEED_RETURN_IF_ERROR(RequireDType(tensors.source, {DType::kF32, DType::kF16, DType::kBF16}));
-  HEED_RETURN_IF_ERROR(RequireDType(tensors.payload, {DType::kU8}));
-  if (scales.present()) HEED_RETURN_IF_ERROR(RequireDType(scales, {DType::kF32}));
+Status CheckTensors(const heed_quantize_kv_args_t& args, const QuantizeTensors& tensors) {
+  const TensorInfo& source = tensors.source;
+  HEED_RETURN_IF_ERROR(RequireDType(source, {DType::kF32, DType::kF16, DType::kBF16}));
+  HEED_RETURN_IF_ERROR(RequireContiguousRows(source));
   for (const int axis : {0, 1, 2}) {
-    HEED_RETURN_IF_ERROR(RequireSameAxis(tensors.payload, axis, tensors.source, axis));
-    if (scales.present()) HEED_RETURN_IF_ERROR(RequireSameAxis(scales, axis, tensors.source, axis));
+    HEED_RETURN_IF_ERROR(RequireSameAxis(tensors.payload, axis, source, axis));
   }
-  return {};
+  HEED_RETURN_IF_ERROR(RequireDType(tensors.payload, {DType::kU8}));
+  HEED_RETURN_IF_ERROR(CheckKvPayload(tensors.payload, args.format, args.layout, source.shape[3]));
+  if (!tensors.scales.present()) return {};
+  return CheckKvScales(tensors.scales, tensors.payload, source.shape[3]);
 }
 
 }  // namespace
@@ -63,7 +61,7 @@ Status CheckQuantizeKv(const heed_quantize_kv_args_t* args, Purpose purpose, Che
   HEED_RETURN_IF_ERROR(reader.Required("source", read.source, kSource, &tensors.source));
   HEED_RETURN_IF_ERROR(BuildExec(read.exec, Op::kQuantizeKv, reader.home_device(), &call->exec));
   HEED_RETURN_IF_ERROR(ReadOutputs(read, &reader, &tensors));
-  HEED_RETURN_IF_ERROR(CheckTensors(tensors));
+  HEED_RETURN_IF_ERROR(CheckTensors(read, tensors));
   call->op = Op::kQuantizeKv;
   call->dtype = tensors.source.dtype;
   call->head_dim = tensors.source.shape[3];

@@ -1,0 +1,203 @@
+#include "core/build/decode_cache.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <limits>
+#include <vector>
+
+#include "core/build/kv_format.h"
+#include "core/build/lengths.h"
+#include "core/build/paging.h"
+#include "core/build/views.h"
+
+namespace heed::core {
+namespace {
+
+constexpr AxisNames kCache = {4, {"cache_batch", "slots", "num_kv_heads", "head_dim"}};
+constexpr AxisNames kPool = {4, {"num_pages", "page_slots", "num_kv_heads", "head_dim"}};
+constexpr AxisNames kScales = {4, {"cache_batch", "slots", "num_kv_heads", "groups"}};
+constexpr AxisNames kPerSequence = {1, {"batch"}};
+constexpr AxisNames kRotary = {2, {"rows", "rotary_dim / 2"}};
+
+Status CheckCacheRows(const DecodeArgs& args, const TensorInfo& cache, const TensorInfo& q,
+                      const TensorInfo& rows) {
+  if (args.quant.format != HEED_KV_PLAIN) {
+    return CheckKvPayload(cache, args.quant.format, args.quant.layout, rows.shape[3]);
+  }
+  HEED_RETURN_IF_ERROR(RequireSameDType(cache, q));
+  HEED_RETURN_IF_ERROR(RequireSameAxis(cache, 3, rows, 3));
+  return RequireContiguousRows(cache);
+}
+
+Status ReadScales(const DecodeArgs& args, const CacheOperands& operands, TensorReader* reader) {
+  struct Scales {
+    const char* name;
+    const heed_tensor_t* tensor;
+    const TensorInfo* payload;
+    std::int64_t head_dim;
+  };
+  const Scales both[] = {
+      {"quant.k_scales", args.quant.k_scales, &operands.k_cache, operands.q.shape[3]},
+      {"quant.v_scales", args.quant.v_scales, &operands.v_cache, operands.o.shape[3]}};
+  const bool has_scales = args.quant.format != HEED_KV_PLAIN && !HasInlineScales(args.quant.format);
+  for (const Scales& scales : both) {
+    if (!has_scales && scales.tensor != nullptr) {
+      return InvalidArgument(
+          Format("%s: must be NULL for a format without scales of its own", scales.name));
+    }
+    if (!has_scales) continue;
+    TensorInfo info;
+    HEED_RETURN_IF_ERROR(reader->Required(scales.name, scales.tensor, kScales, &info));
+    HEED_RETURN_IF_ERROR(CheckKvScales(info, *scales.payload, scales.head_dim));
+  }
+  return {};
+}
+
+// Host values of one index array, each in [0, limit].
+struct EntryRule {
+  const char* name;
+  std::int64_t limit;
+  const char* limit_text;
+};
+
+Status CheckEntry(const EntryRule& rule, std::int64_t index, std::int64_t value) {
+  if (value >= 0 && value <= rule.limit) return {};
+  return InvalidArgument(Format("%s[%" PRId64 "] = %" PRId64 ": must be from 0 to %" PRId64 " (%s)",
+                                rule.name, index, value, rule.limit, rule.limit_text));
+}
+
+struct IndexArrays {
+  TensorInfo lengths, batch_index, leftpad;
+};
+
+Status ReadIndexArrays(const DecodeArgs& args, const CacheOperands& operands, TensorReader* reader,
+                       IndexArrays* arrays) {
+  const heed_decode_args_t& call = args.call;
+  if (call.cache_lengths == nullptr) {
+    return InvalidArgument("cache_lengths = NULL: is required");
+  }
+  if (args.is_paged() && call.cache_batch_index != nullptr) {
+    return InvalidArgument(
+        "cache_batch_index: must be NULL with paging, where paging.block_table says where a "
+        "sequence lives");
+  }
+  HEED_RETURN_IF_ERROR(
+      ReadIndices("cache_lengths", call.cache_lengths, kPerSequence, reader, &arrays->lengths));
+  HEED_RETURN_IF_ERROR(ReadIndices("cache_batch_index", call.cache_batch_index, kPerSequence,
+                                   reader, &arrays->batch_index));
+  HEED_RETURN_IF_ERROR(
+      ReadIndices("cache_leftpad", call.cache_leftpad, kPerSequence, reader, &arrays->leftpad));
+  for (const TensorInfo* info : {&arrays->lengths, &arrays->batch_index, &arrays->leftpad}) {
+    if (info->present()) HEED_RETURN_IF_ERROR(RequireSameAxis(*info, 0, operands.q, 0));
+  }
+  return {};
+}
+
+// Without an index, sequence b lives in cache row b.
+Status CheckCacheBatch(const DecodeArgs& args, const CacheOperands& operands) {
+  if (args.is_paged() || args.call.cache_batch_index != nullptr) return {};
+  if (operands.k_cache.shape[0] >= operands.q.shape[0]) return {};
+  return InvalidArgument(operands.k_cache.AxisText(0) + ": must be at least " +
+                         operands.q.AxisText(0) + " without cache_batch_index");
+}
+
+Status CheckEntries(const IndexArrays& arrays, const CacheOperands& operands,
+                    std::int64_t room_rows) {
+  const IndexView lengths = IndexViewOf(arrays.lengths);
+  const IndexView batch_index = IndexViewOf(arrays.batch_index);
+  const IndexView leftpad = IndexViewOf(arrays.leftpad);
+  for (std::int64_t b = 0; b < operands.q.shape[0]; ++b) {
+    const std::int64_t length = lengths.At(b);
+    HEED_RETURN_IF_ERROR(
+        CheckEntry({"cache_lengths", room_rows, "slots less appended tokens"}, b, length));
+    if (batch_index.present()) {
+      const std::int64_t last_row = operands.k_cache.shape[0] - 1;
+      HEED_RETURN_IF_ERROR(
+          CheckEntry({"cache_batch_index", last_row, "last row of k_cache"}, b, batch_index.At(b)));
+    }
+    if (leftpad.present()) {
+      HEED_RETURN_IF_ERROR(
+          CheckEntry({"cache_leftpad", length, "the sequence's cache length"}, b, leftpad.At(b)));
+    }
+  }
+  return {};
+}
+
+Status CheckPages(const CacheOperands& operands, const std::vector<std::int32_t>& total_rows,
+                  const CacheFacts& facts) {
+  if (!facts.block_table.present()) return {};
+  return CheckBlockTableEntries(facts.block_table, {total_rows.data(), 1, true},
+                                operands.q.shape[0], operands.k_cache);
+}
+
+}  // namespace
+
+Status ReadCache(const DecodeArgs& args, TensorReader* reader, CacheOperands* operands) {
+  const AxisNames& axes = args.is_paged() ? kPool : kCache;
+  TensorInfo& k_cache = operands->k_cache;
+  TensorInfo& v_cache = operands->v_cache;
+  HEED_RETURN_IF_ERROR(reader->RequiredOutput("k_cache", args.call.k_cache, axes, &k_cache));
+  HEED_RETURN_IF_ERROR(reader->RequiredOutput("v_cache", args.call.v_cache, axes, &v_cache));
+  for (const int axis : {0, 1, 2}) {
+    HEED_RETURN_IF_ERROR(RequireSameAxis(v_cache, axis, k_cache, axis));
+  }
+  HEED_RETURN_IF_ERROR(CheckCacheRows(args, k_cache, operands->q, operands->q));
+  HEED_RETURN_IF_ERROR(CheckCacheRows(args, v_cache, operands->q, operands->o));
+  return ReadScales(args, *operands, reader);
+}
+
+Status CheckCacheLengths(const DecodeArgs& args, const CacheOperands& operands,
+                         TensorReader* reader, CacheFacts* facts) {
+  const std::int64_t batch = operands.q.shape[0];
+  IndexArrays arrays;
+  HEED_RETURN_IF_ERROR(ReadIndexArrays(args, operands, reader, &arrays));
+  HEED_RETURN_IF_ERROR(CheckCacheBatch(args, operands));
+  std::int64_t capacity_rows = operands.k_cache.shape[1];
+  if (args.is_paged()) {
+    ForwardArgs paged = {};
+    paged.paging = args.paging;
+    Operands pools;
+    pools.k = operands.k_cache;
+    ForwardProblem problem;
+    problem.shape.batch = batch;
+    HEED_RETURN_IF_ERROR(ReadBlockTable(paged, pools, reader, &problem));
+    facts->block_table = problem.block_table;
+    capacity_rows = CapacityRows(facts->block_table);
+  }
+  if (!IsHostDevice(reader->home_device())) return {};
+  const std::int64_t appended_rows = args.appends() ? operands.q.shape[1] : 0;
+  if (appended_rows > capacity_rows && batch > 0) {
+    return InvalidArgument(operands.q.AxisText(1) + Format(": must not exceed the %" PRId64
+                                                           " slots of a sequence's cache",
+                                                           capacity_rows));
+  }
+  HEED_RETURN_IF_ERROR(CheckEntries(arrays, operands, capacity_rows - appended_rows));
+  std::vector<std::int32_t> total_rows;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const std::int64_t rows = IndexViewOf(arrays.lengths).At(b) + appended_rows;
+    facts->longest_rows = std::max(facts->longest_rows, rows);
+    total_rows.push_back(static_cast<std::int32_t>(
+        std::min<std::int64_t>(rows, std::numeric_limits<std::int32_t>::max())));
+  }
+  return CheckPages(operands, total_rows, *facts);
+}
+
+Status CheckRotary(const DecodeArgs& args, const CacheOperands& operands, const CacheFacts& facts,
+                   TensorReader* reader) {
+  if (args.call.rotary_cos == nullptr) return {};
+  TensorInfo cos, sin;
+  HEED_RETURN_IF_ERROR(reader->Required("rotary_cos", args.call.rotary_cos, kRotary, &cos));
+  HEED_RETURN_IF_ERROR(reader->Required("rotary_sin", args.call.rotary_sin, kRotary, &sin));
+  HEED_RETURN_IF_ERROR(RequireDType(cos, {DType::kF32, operands.q.dtype}));
+  HEED_RETURN_IF_ERROR(RequireSameDType(sin, cos));
+  for (const int axis : {0, 1}) HEED_RETURN_IF_ERROR(RequireSameAxis(sin, axis, cos, axis));
+  if (cos.shape[1] > operands.q.shape[3] / 2) {
+    return InvalidArgument(cos.AxisText(1) + ": must be at most half of " + operands.q.AxisText(3));
+  }
+  if (cos.shape[0] >= facts.longest_rows) return {};
+  return InvalidArgument(
+      cos.AxisText(0) +
+      Format(": must be at least the longest sequence, %" PRId64 " tokens", facts.longest_rows));
+}
+
+}  // namespace heed::core

@@ -1,0 +1,67 @@
+#include "core/build/kv_format.h"
+
+#include <cinttypes>
+
+#include "device/prelude.h"
+
+namespace heed::core {
+namespace {
+
+// Elements of the last axis in the layout of rows; blocks that head_dim does not fill are padded.
+std::int64_t PayloadElems(heed_kv_format_t format, std::int64_t head_dim) {
+  constexpr std::int64_t kBlockElems = 32, kScaleBytes = 2;
+  switch (format) {
+    case HEED_KV_INT4:
+      return device::CeilDiv<std::int64_t>(head_dim, 2);
+    case HEED_KV_Q8_0:
+      return device::CeilDiv(head_dim, kBlockElems) * (kScaleBytes + kBlockElems);
+    case HEED_KV_Q4_0:
+      return device::CeilDiv(head_dim, kBlockElems) * (kScaleBytes + kBlockElems / 2);
+    default:
+      return head_dim;
+  }
+}
+
+Status CheckPayloadDType(const TensorInfo& payload, heed_kv_format_t format) {
+  switch (format) {
+    case HEED_KV_INT8:
+      return RequireDType(payload, {DType::kU8, DType::kI8});
+    case HEED_KV_FP8_E4M3:
+      return RequireDType(payload, {DType::kU8, DType::kF8E4M3});
+    default:
+      return RequireDType(payload, {DType::kU8});
+  }
+}
+
+}  // namespace
+
+bool HasInlineScales(heed_kv_format_t format) {
+  return format == HEED_KV_Q8_0 || format == HEED_KV_Q4_0;
+}
+
+Status CheckKvPayload(const TensorInfo& payload, heed_kv_format_t format, heed_kv_layout_t layout,
+                      std::int64_t head_dim) {
+  HEED_RETURN_IF_ERROR(CheckPayloadDType(payload, format));
+  if (layout != HEED_KV_LAYOUT_ROWS) return {};
+  const std::int64_t wanted_elems = PayloadElems(format, head_dim);
+  if (payload.shape[3] != wanted_elems) {
+    return InvalidArgument(payload.AxisText(3) + Format(": must be %" PRId64
+                                                        " for a head dim of %" PRId64
+                                                        " in this format",
+                                                        wanted_elems, head_dim));
+  }
+  return RequireContiguousRows(payload);
+}
+
+Status CheckKvScales(const TensorInfo& scales, const TensorInfo& payload, std::int64_t head_dim) {
+  HEED_RETURN_IF_ERROR(RequireDType(scales, {DType::kF32}));
+  for (const int axis : {0, 1, 2}) {
+    HEED_RETURN_IF_ERROR(RequireSameAxis(scales, axis, payload, axis));
+  }
+  const std::int64_t groups = scales.shape[3];
+  if (groups >= 1 && head_dim % groups == 0) return {};
+  return InvalidArgument(scales.AxisText(3) +
+                         Format(": must divide the head dim, %" PRId64, head_dim));
+}
+
+}  // namespace heed::core
