@@ -208,8 +208,8 @@ typedef struct heed_exec_args {
                          contents undefined on entry */
   size_t workspace_bytes; /* at least heed_plan_info.workspace_bytes when workspace is given */
   const heed_allocator_t* allocator; /* used when workspace is NULL */
-  int32_t num_threads;               /* CPU workers; 0 = one per usable core (HEED_NUM_THREADS) */
-  heed_parallel_for_t parallel_for;  /* CPU: run workers on the caller's pool; NULL = own pool */
+  int32_t num_threads; /* CPU workers, at most 4096; 0 = HEED_NUM_THREADS, else one per core */
+  heed_parallel_for_t parallel_for; /* CPU: run workers on the caller's pool; NULL = own pool */
   void* parallel_for_context;
 } heed_exec_args_t;
 #define HEED_EXEC_ARGS_INIT                                                                      \

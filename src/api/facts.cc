@@ -1,5 +1,6 @@
 #include "api/facts.h"
 
+#include <charconv>
 #include <string>
 
 #include "core/os/os.h"
@@ -22,6 +23,8 @@ const std::array<std::string, core::kNumCpuTargets>& TargetReasons() {
   return reasons;
 }
 
+}  // namespace
+
 core::Status ReadForcedTarget(CpuTarget* forced) {
   const std::string name = core::os::Environment("HEED_CPU_TARGET");
   if (name.empty()) return {};
@@ -35,11 +38,25 @@ core::Status ReadForcedTarget(CpuTarget* forced) {
     known += known.empty() ? "" : ", ";
     known += core::CpuTargetName(target);
   }
-  return core::InvalidArgument(
-      core::Format("HEED_CPU_TARGET = %.64s: must be one of %s", name.c_str(), known.c_str()));
+  return core::InvalidArgument(core::Format(
+      "HEED_CPU_TARGET = %.64s: unknown target; must be one of %s", name.c_str(), known.c_str()));
 }
 
-}  // namespace
+core::Status ReadForcedThreads(std::int32_t* num_threads) {
+  *num_threads = 0;
+  const std::string text = core::os::Environment("HEED_NUM_THREADS");
+  if (text.empty()) return {};
+  const char* end = text.data() + text.size();
+  const std::from_chars_result parsed = std::from_chars(text.data(), end, *num_threads);
+  if (parsed.ec == std::errc{} && parsed.ptr == end && *num_threads >= 1 &&
+      *num_threads <= core::os::kMaxThreads) {
+    return {};
+  }
+  *num_threads = 0;
+  return core::InvalidArgument(
+      core::Format("HEED_NUM_THREADS = %.64s: must be a whole number from 1 to %d", text.c_str(),
+                   core::os::kMaxThreads));
+}
 
 core::Status ReadFacts(core::DeviceFacts* facts) {
   for (std::size_t target = 1; target < facts->has_cpu_target.size(); ++target) {
@@ -48,7 +65,9 @@ core::Status ReadFacts(core::DeviceFacts* facts) {
     facts->why_no_cpu_target[target] = reason.empty() ? nullptr : reason.c_str();
   }
   facts->has_fast_bf16_dot = core::os::HasFastBf16Dot();
-  facts->num_cores = core::os::NumUsableCores();
+  std::int32_t forced_threads = 0;
+  HEED_RETURN_IF_ERROR(ReadForcedThreads(&forced_threads));
+  facts->num_cores = forced_threads > 0 ? forced_threads : core::os::NumUsableCores();
   facts->cpu_forward_scratch = cpu::ForwardWorkerBytes;
   return ReadForcedTarget(&facts->forced_cpu_target);
 }

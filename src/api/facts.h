@@ -7,8 +7,13 @@
 namespace heed::api {
 
 // Reads the CPU, the affinity mask, HEED_NUM_THREADS and HEED_CPU_TARGET.
-// Errors: HEED_INVALID_ARGUMENT when HEED_CPU_TARGET names no target.
+// Errors: HEED_INVALID_ARGUMENT when one of the two variables has no legal value.
 core::Status ReadFacts(core::DeviceFacts* facts);
+
+// HEED_CPU_TARGET; kNone when unset.
+core::Status ReadForcedTarget(core::CpuTarget* forced);
+// HEED_NUM_THREADS; 0 when unset.
+core::Status ReadForcedThreads(std::int32_t* num_threads);
 
 }  // namespace heed::api
 

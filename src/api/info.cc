@@ -1,8 +1,10 @@
 // heed_info: what this build and this machine offer, as text or JSON.
 #include <array>
 #include <string>
+#include <vector>
 
 #include "api/boundary.h"
+#include "api/facts.h"
 #include "api/text.h"
 #include "core/abi_struct.h"
 #include "core/os/os.h"
@@ -27,6 +29,22 @@ constexpr std::array<BackendInfo, 4> kBackends = {{
     {"reference", nullptr},
 }};
 
+// What the environment forces, and the variables that no call accepts.
+struct Overrides {
+  CpuTarget target = CpuTarget::kNone;
+  std::int32_t num_threads = 0;
+  std::vector<std::string> errors;
+};
+
+Overrides ReadOverrides() {
+  Overrides overrides;
+  for (const Status& status :
+       {ReadForcedTarget(&overrides.target), ReadForcedThreads(&overrides.num_threads)}) {
+    if (!status.ok()) overrides.errors.push_back(status.message());
+  }
+  return overrides;
+}
+
 std::string Yes(const std::string& why_not) {
   return why_not.empty() ? "available" : "unavailable: " + why_not;
 }
@@ -44,8 +62,14 @@ std::string InfoText() {
     text += Format("  %-10s %s\n", core::CpuTargetName(target),
                    Yes(core::os::WhyNoCpuTarget(target)).c_str());
   }
-  const std::string forced = core::os::Environment("HEED_CPU_TARGET");
-  if (!forced.empty()) text += Format("  HEED_CPU_TARGET forces %s\n", forced.c_str());
+  const Overrides overrides = ReadOverrides();
+  if (overrides.target != CpuTarget::kNone) {
+    text += Format("  HEED_CPU_TARGET forces %s\n", core::CpuTargetName(overrides.target));
+  }
+  if (overrides.num_threads > 0) {
+    text += Format("  HEED_NUM_THREADS sets %d threads\n", overrides.num_threads);
+  }
+  for (const std::string& error : overrides.errors) text += "  " + error + "\n";
   text += "\nkernel rows\n";
   for (const core::KernelRow& row : core::KernelRows()) text += Format("  %s\n", row.id);
   return text;
@@ -99,11 +123,19 @@ std::string InfoJson() {
     if (!rows.empty()) rows += ", ";
     rows += RowJson(row);
   }
-  const std::string forced = core::os::Environment("HEED_CPU_TARGET");
+  const Overrides overrides = ReadOverrides();
+  std::string errors;
+  for (const std::string& error : overrides.errors) {
+    errors += (errors.empty() ? "" : ", ") + Quoted(error);
+  }
   std::string json = Format("{\"version\": %s, \"backends\": [", Quoted(heed_version()).c_str());
   json += backends + "], \"cpu\": {\"model\": " + Quoted(core::os::CpuModelName());
-  json += Format(", \"usable_cores\": %d, \"forced_target\": ", core::os::NumUsableCores());
-  json += (forced.empty() ? "null" : Quoted(forced)) + ", \"targets\": [" + targets;
+  json += Format(", \"usable_cores\": %d, \"forced_threads\": ", core::os::NumUsableCores());
+  json += overrides.num_threads > 0 ? Format("%d", overrides.num_threads) : "null";
+  json += ", \"forced_target\": ";
+  json +=
+      overrides.target != CpuTarget::kNone ? Quoted(core::CpuTargetName(overrides.target)) : "null";
+  json += ", \"environment_errors\": [" + errors + "], \"targets\": [" + targets;
   return json + "]}, \"kernels\": [" + rows + "]}";
 }
 

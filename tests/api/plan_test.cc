@@ -90,7 +90,33 @@ TEST(Plan, EnvironmentThatNamesNothing) {
   }
   const ScopedEnvironment force("HEED_CPU_TARGET", "mmx");
   ExpectRefused([](ForwardCall&) {}, HEED_INVALID_ARGUMENT,
-                "HEED_CPU_TARGET = mmx: must be one of generic, avx2, avx512, avx512bf16, amx");
+                "HEED_CPU_TARGET = mmx: unknown target; must be one of generic, avx2, avx512, "
+                "avx512bf16, amx");
+}
+
+TEST(Plan, NumberOfThreadsFromTheEnvironment) {
+  ForwardCall call;
+  const auto workspace_bytes = [&call] {
+    heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
+    EXPECT_EQ(heed_plan(HEED_OP_FORWARD, &call.args, &plan), HEED_OK) << heed_last_error();
+    return plan.workspace_bytes;
+  };
+  call.exec.num_threads = 1;
+  const std::size_t one_thread_bytes = workspace_bytes();
+  ASSERT_GT(one_thread_bytes, 0u);
+  call.exec.num_threads = 0;
+  for (const int num_threads : {1, 3, 4}) {  // 4 tasks
+    const ScopedEnvironment threads("HEED_NUM_THREADS", std::to_string(num_threads).c_str());
+    EXPECT_EQ(workspace_bytes(), static_cast<std::size_t>(num_threads) * one_thread_bytes);
+  }
+  const ScopedEnvironment most("HEED_NUM_THREADS", "4096");
+  EXPECT_EQ(workspace_bytes(), 4 * one_thread_bytes);
+  for (const char* bad : {"0", "-5", "abc", "4x", " 4", "4097", "99999", "99999999999999999999"}) {
+    const ScopedEnvironment threads("HEED_NUM_THREADS", bad);
+    ExpectRefused(
+        [](ForwardCall&) {}, HEED_INVALID_ARGUMENT,
+        "HEED_NUM_THREADS = " + std::string(bad) + ": must be a whole number from 1 to 4096");
+  }
 }
 
 TEST(Plan, ForcedTarget) {
@@ -155,9 +181,30 @@ TEST(Info, NamesBackendsTargetsAndRows) {
   }
 }
 
-TEST(Info, CoresFollowTheEnvironment) {
+TEST(Info, ShowsWhatTheEnvironmentForces) {
+  const ScopedEnvironment target("HEED_CPU_TARGET", "generic");
   const ScopedEnvironment threads("HEED_NUM_THREADS", "3");
-  EXPECT_TRUE(Contains(Info(HEED_INFO_JSON), "\"usable_cores\": 3,"));
+  const std::string text = Info(HEED_INFO_TEXT);
+  EXPECT_TRUE(Contains(text, "HEED_CPU_TARGET forces generic\n")) << text;
+  EXPECT_TRUE(Contains(text, "HEED_NUM_THREADS sets 3 threads\n")) << text;
+  EXPECT_TRUE(Contains(Info(HEED_INFO_JSON),
+                       "\"forced_threads\": 3, \"forced_target\": \"generic\", "
+                       "\"environment_errors\": []"));
+}
+
+TEST(Info, ShowsWhatTheEnvironmentGotWrong) {
+  const ScopedEnvironment target("HEED_CPU_TARGET", "foo");
+  const ScopedEnvironment threads("HEED_NUM_THREADS", "abc");
+  const std::string text = Info(HEED_INFO_TEXT);
+  EXPECT_FALSE(Contains(text, "forces")) << text;
+  for (const char* fragment : {"HEED_CPU_TARGET = foo: unknown target; must be one of generic, ",
+                               "HEED_NUM_THREADS = abc: must be a whole number from 1 to 4096"}) {
+    EXPECT_TRUE(Contains(text, fragment)) << text;
+    EXPECT_TRUE(Contains(Info(HEED_INFO_JSON), fragment)) << Info(HEED_INFO_JSON);
+  }
+  EXPECT_TRUE(Contains(Info(HEED_INFO_JSON),
+                       "\"forced_threads\": null, \"forced_target\": null, "
+                       "\"environment_errors\": [\"HEED_CPU_TARGET"));
 }
 
 TEST(DeviceErrors, CpuHasNone) {

@@ -12,8 +12,6 @@
 namespace heed::core {
 namespace {
 
-constexpr std::int32_t kMaxThreads = 4096;
-
 Status CheckEnums(const heed_exec_args_t& args) {
   HEED_RETURN_IF_ERROR(CheckEnum("exec.backend", RawValue(args.backend), HEED_BACKEND_REFERENCE));
   HEED_RETURN_IF_ERROR(CheckEnum("exec.deterministic", RawValue(args.deterministic), HEED_ON));
@@ -75,11 +73,11 @@ Status CheckAllocator(const heed_allocator_t* allocator) {
 }
 
 Status CheckThreads(const heed_exec_args_t& args) {
-  if (args.num_threads < 0 || args.num_threads > kMaxThreads) {
+  if (args.num_threads < 0 || args.num_threads > os::kMaxThreads) {
     return InvalidArgument(
         Format("exec.num_threads = %d: must be from 0 (one per usable core) to "
                "%d",
-               args.num_threads, kMaxThreads));
+               args.num_threads, os::kMaxThreads));
   }
   if (args.parallel_for == nullptr && args.parallel_for_context != nullptr) {
     return InvalidArgument("exec.parallel_for = NULL: exec.parallel_for_context is set");

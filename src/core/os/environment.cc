@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -12,18 +11,6 @@
 
 namespace heed::core::os {
 namespace {
-
-// A positive number of at most kMaxThreads, else 0.
-int ThreadsFromEnvironment() {
-  constexpr long kMaxThreads = 4096;
-  const std::string text = Environment("HEED_NUM_THREADS");
-  if (text.empty()) return 0;
-  char* end = nullptr;
-  errno = 0;
-  const long value = std::strtol(text.c_str(), &end, 10);
-  if (errno != 0 || *end != '\0' || value < 1 || value > kMaxThreads) return 0;
-  return static_cast<int>(value);
-}
 
 int CoresInAffinityMask() {
 #if defined(__linux__)
@@ -40,9 +27,6 @@ std::string Environment(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-int NumUsableCores() {
-  const int from_environment = ThreadsFromEnvironment();
-  return from_environment > 0 ? from_environment : std::max(1, CoresInAffinityMask());
-}
+int NumUsableCores() { return std::max(1, CoresInAffinityMask()); }
 
 }  // namespace heed::core::os

@@ -4,6 +4,7 @@
 #define HEED_CORE_OS_OS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "core/registry.h"
@@ -17,7 +18,9 @@ std::string WhyNoCpuTarget(CpuTarget target);
 // Whether vdpbf16ps outruns fp32 multiply-adds here; false where the CPU has no such instruction.
 bool HasFastBf16Dot();
 std::string CpuModelName();
-// Cores this process may use (affinity mask), or HEED_NUM_THREADS when that is a positive number.
+// Most threads of one call, of HEED_NUM_THREADS and of the pool.
+inline constexpr std::int32_t kMaxThreads = 4096;
+// Cores this process may use (affinity mask).
 int NumUsableCores();
 
 // 64-byte aligned; null when out of memory. Size 0 gives a valid pointer.

@@ -11,6 +11,8 @@
 #include <system_error>
 #include <thread>
 
+#include "core/os/os.h"
+
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -21,7 +23,6 @@ namespace {
 // A hand-off while spinning costs one cache-line transfer; parking and waking costs a system call.
 // 4000 pauses are 20 to 150 us, longer than the gap between the calls of a model's layers.
 constexpr int kSpinPauses = 4000;
-constexpr std::int64_t kMaxThreads = 1024;
 
 void Pause() {
 #if defined(__SSE2__)
