@@ -43,6 +43,22 @@ HEED_DEVICE KeyRange VisibleKeys(const WindowRule& rule, i64 q_index, i64 q_len,
   return range;
 }
 
+// Whether query i sees key j depends on j - i alone: low <= j - i <= high, both within their
+// lengths. Bounds stay within [-q_len, kv_len], outside of which no pair lies.
+struct Diagonals {
+  i64 low = 0;
+  i64 high = 0;
+};
+
+HEED_DEVICE Diagonals VisibleDiagonals(const WindowRule& rule, i64 q_len, i64 kv_len) {
+  const i64 shift = PositionShift(rule.alignment, q_len, kv_len);
+  Diagonals diagonals{-q_len, kv_len};
+  // shift + q_len and kv_len - shift are lengths: no intermediate overflows.
+  if (rule.left >= 0 && rule.left < shift + q_len) diagonals.low = shift - rule.left;
+  if (rule.right >= 0 && rule.right < kv_len - shift) diagonals.high = shift + rule.right;
+  return diagonals;
+}
+
 // ALiBi term added to a score: -slope * |position - key|.
 HEED_DEVICE float AlibiBias(float slope, i64 position, i64 key_index) {
   const i64 distance = position < key_index ? key_index - position : position - key_index;

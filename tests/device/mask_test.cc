@@ -48,6 +48,33 @@ TEST(VisibleKeys, AgreesWithTheRuleOnEverySmallCase) {
   }
 }
 
+TEST(VisibleDiagonals, AgreeWithVisibleKeysOnEverySmallCase) {
+  const i64 bounds[] = {kUnlimited, 0, 1, 2, 3, 7, 100, kMax - 1, kMax};
+  for (Alignment alignment : kAlignments) {
+    for (i64 left : bounds) {
+      for (i64 right : bounds) {
+        const WindowRule rule{left, right, alignment};
+        for (i64 q_len = 0; q_len <= 7; ++q_len) {
+          for (i64 kv_len = 0; kv_len <= 7; ++kv_len) {
+            const Diagonals diagonals = VisibleDiagonals(rule, q_len, kv_len);
+            EXPECT_LE(-q_len, diagonals.low);
+            EXPECT_LE(diagonals.high, kv_len);
+            for (i64 i = 0; i < q_len; ++i) {
+              const KeyRange keys = VisibleKeys(rule, i, q_len, kv_len);
+              for (i64 j = 0; j < kv_len; ++j) {
+                ASSERT_EQ(keys.begin <= j && j < keys.end,
+                          diagonals.low <= j - i && j - i <= diagonals.high)
+                    << "left " << left << " right " << right << " q_len " << q_len << " kv_len "
+                    << kv_len << " i " << i << " j " << j;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 // The ends of the range are right at and around the limits of 32-bit arithmetic.
 TEST(VisibleKeys, AgreesWithTheRuleAtLargeLengths) {
   const i64 lengths[] = {1, 1000, (1LL << 31) - 1, 1LL << 31, 1LL << 32, (1LL << 40) + 3};
