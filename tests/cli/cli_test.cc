@@ -115,6 +115,18 @@ TEST_F(Cli, HelpAndVersion) {
   EXPECT_TRUE(version.out.starts_with("heed ")) << version.out;
 }
 
+// Whatever is printed must arrive: a full device is a failure of every subcommand.
+TEST_F(Cli, FullDeviceIsAFailure) {
+  for (const Words& words :
+       {Words{"--help"}, Words{"--version"}, Words{"run", "--help"}, Words{"info"},
+        Words{"explain", "--sq", "8"}, Words{"check", "--sq", "8"},
+        Words{"bench", "--sq", "8", "--slices", "1", "--slice-seconds", "0"}}) {
+    const Outcome outcome = RunToolInto("/dev/full", words);
+    EXPECT_EQ(outcome.exit_code, 2) << words[0];
+    EXPECT_EQ(outcome.err, "heed: cannot write to standard output\n") << words[0];
+  }
+}
+
 TEST_F(Cli, InfoNamesBackends) {
   const Outcome text = RunTool({"info"});
   EXPECT_EQ(text.exit_code, 0);
@@ -278,7 +290,55 @@ const std::vector<BadInput>& BadInputs() {
       {"PresetAndLengths",
        {"bench", "--preset", "cpu-forward", "--lengths", "8"},
        2,
-       "leave --lengths out"},
+       "--lengths: is fixed by --preset; leave it out"},
+      {"PresetAndHeads",
+       {"bench", "--preset", "cpu-forward", "--heads", "3"},
+       2,
+       "--heads: is fixed"},
+      {"PresetAndCausal",
+       {"bench", "--preset", "cpu-forward", "--causal"},
+       2,
+       "--causal: is fixed"},
+      {"LengthsAndSq", {"bench", "--lengths", "8", "--sq", "9"}, 2, "--sq: is fixed by --lengths"},
+      {"TwoThreadOptions",
+       {"bench", "--sq", "8", "--threads", "1", "--thread-counts", "1"},
+       2,
+       "--threads: is fixed by --thread-counts"},
+      {"BenchOfNoLength", {"bench", "--lengths", "8,0"}, 2, "--lengths = 0: must be at least 1"},
+      {"BenchOfNoQuery", {"bench", "--sq", "0"}, 2, "--sq = 0: must be at least 1"},
+      {"BenchOfNoBatch", {"bench", "--sq", "8", "--batch", "0"}, 2, "--batch = 0"},
+      {"SliceSecondsNaN",
+       {"bench", "--sq", "8", "--slice-seconds", "nan"},
+       2,
+       "--slice-seconds = nan: must be from 0 to 60"},
+      {"SliceSecondsNegative", {"bench", "--sq", "8", "--slice-seconds", "-1"}, 2, "from 0 to 60"},
+      {"UnknownSubcommand", {"foo"}, 2, "'foo': no such subcommand"},
+      {"UnknownSubcommandWithOption", {"foo", "--sq", "8"}, 2, "'foo': no such subcommand"},
+      {"HeadsBesideFiles",
+       {"check", "--input", "@in.npz", "--heads", "3"},
+       2,
+       "--heads: describes random input; leave it out when files are given"},
+      {"FeaturesBesideFiles",
+       {"explain", "--input", "@in.npz", "--with", "bias"},
+       2,
+       "--with: describes random input"},
+      {"LengthBesideFiles",
+       {"run", "--q", "@q.npy", "--k", "@k.npy", "--v", "@v.npy", "--skv", "7", "--o", "@o.npy"},
+       2,
+       "--skv: describes random input"},
+      {"SeedBesideFiles",
+       {"run", "--input", "@in.npz", "--seed", "1", "--o", "@o.npy"},
+       2,
+       "--seed: has no effect on files without --dropout-p"},
+      {"OffsetWithoutDropout",
+       {"check", "--sq", "8", "--offset", "1"},
+       2,
+       "--offset: has no effect without --dropout-p"},
+      {"PrefixWithoutInput", {"check", "--sq", "8", "--prefix", "x."}, 2, "--prefix: is for names"},
+      {"OutputThreeTimes",
+       {"run", "--input", "@in.npz", "--o", "@o.npy", "--lse", "@l.npy", "--output", "@o.npz"},
+       2,
+       "--output: --o and --lse name both files already"},
       {"BenchJsonFolder", {"bench", "--sq", "8", "--json", "@none/r.json"}, 2, "cannot create"},
       {"ZeroThreads", {"bench", "--sq", "8", "--thread-counts", "0"}, 2, "--thread-counts"},
       {"CpuTensorsOnGpu", {"check", "--sq", "8", "--backend", "webgpu"}, 2, "webgpu"},

@@ -43,7 +43,7 @@ std::vector<std::string> TemporaryFolder::Names() const {
 }
 
 Process::Process(const std::vector<std::string>& arguments,
-                 const std::vector<std::string>& environment) {
+                 const std::vector<std::string>& environment, const std::string& out) {
   std::vector<std::string> words = {HEED_CLI_PATH};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
@@ -54,7 +54,7 @@ Process::Process(const std::vector<std::string>& arguments,
   pid_ = fork();
   if (pid_ < 0) throw std::runtime_error("fork failed");
   if (pid_ > 0) return;
-  Redirect(STDOUT_FILENO, folder_.Path("out"));
+  Redirect(STDOUT_FILENO, out.empty() ? folder_.Path("out") : out);
   Redirect(STDERR_FILENO, folder_.Path("err"));
   for (std::string& setting : settings) putenv(setting.data());
   execv(argv[0], argv.data());
@@ -85,6 +85,10 @@ Outcome Process::Wait() {
 Outcome RunTool(const std::vector<std::string>& arguments,
                 const std::vector<std::string>& environment) {
   return Process(arguments, environment).Wait();
+}
+
+Outcome RunToolInto(const std::string& out, const std::vector<std::string>& arguments) {
+  return Process(arguments, {}, out).Wait();
 }
 
 void WriteFile(const std::string& path, const std::string& content) {

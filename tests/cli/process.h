@@ -33,10 +33,12 @@ class TemporaryFolder {
   std::filesystem::path folder_;
 };
 
-// A running tool. `environment` holds "NAME=value" settings added to the test's own.
+// A running tool. `environment` holds "NAME=value" settings added to the test's own; standard
+// output goes to the file `out`, or is collected when that is "".
 class Process {
  public:
-  Process(const std::vector<std::string>& arguments, const std::vector<std::string>& environment);
+  Process(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
+          const std::string& out = "");
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -51,6 +53,9 @@ class Process {
 
 Outcome RunTool(const std::vector<std::string>& arguments,
                 const std::vector<std::string>& environment = {});
+
+// Standard output goes to the file or device `out`.
+Outcome RunToolInto(const std::string& out, const std::vector<std::string>& arguments);
 
 void WriteFile(const std::string& path, const std::string& content);
 std::string ReadFile(const std::string& path);  // "" when there is none

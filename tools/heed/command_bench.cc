@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -18,12 +19,31 @@ double ClockHz() {
   return best;
 }
 
-void RequireLengths(const Options& options) {
-  if (!options.bench.preset.empty() && !options.bench.lengths.empty()) {
-    throw InputError("bench: --preset fixes the lengths; leave --lengths out");
+void RequireAtLeastOne(const char* flag, std::int64_t value) {
+  if (value >= 1) return;
+  throw InputError("bench: " + std::string(flag) + " = " + std::to_string(value) +
+                   ": must be at least 1");
+}
+
+// Something to time, and a finite time for it.
+void RequireWork(const Options& options) {
+  const double seconds = options.bench.min_slice_seconds;
+  if (!(seconds >= 0.0 && seconds <= 60.0)) {
+    throw InputError("bench: --slice-seconds = " + std::to_string(seconds) +
+                     ": must be from 0 to 60");
   }
-  for (const std::int32_t num_threads : options.bench.thread_counts) {
-    if (num_threads < 1) throw InputError("bench: --thread-counts: each must be at least 1");
+  const ResolvedShape shape = Resolve(options.shape);
+  const struct {
+    const char* flag;
+    std::int64_t value;
+  } extents[] = {
+      {"--batch", shape.batch},          {"--heads", shape.num_q_heads}, {"--sq", shape.q_len},
+      {"--skv", shape.kv_len},           {"--d", shape.head_dim},        {"--dv", shape.head_dim_v},
+      {"--kv-heads", shape.num_kv_heads}};
+  for (const auto& extent : extents) RequireAtLeastOne(extent.flag, extent.value);
+  for (const std::int64_t length : options.bench.lengths) RequireAtLeastOne("--lengths", length);
+  for (const std::int32_t count : options.bench.thread_counts) {
+    RequireAtLeastOne("--thread-counts", count);
   }
 }
 
@@ -37,7 +57,7 @@ bool AnyBarMissed(const std::vector<BenchRow>& rows) {
 }  // namespace
 
 int RunBench(const Options& options) {
-  RequireLengths(options);
+  RequireWork(options);
   const std::vector<BenchCase> cases =
       options.bench.preset.empty() ? OptionCases(options) : PresetCases(options);
   // Opened first: a path that cannot be written should not cost a whole run.

@@ -32,13 +32,20 @@ int Fail(int exit_code, const char* message) {
   return exit_code;
 }
 
+// A failed flush in between empties the buffer, so only the error mark remembers it.
+bool OutputIsComplete() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
+
+int Run(int argc, char** argv) {
+  Options options;
+  if (ParseOptions(argc, argv, &options) == ParseOutcome::kHelpShown) return kExitOk;
+  os::RemoveTemporariesOnSignal();
+  return Dispatch(options);
+}
+
 int Main(int argc, char** argv) {
   try {
-    Options options;
-    if (ParseOptions(argc, argv, &options) == ParseOutcome::kHelpShown) return kExitOk;
-    os::RemoveTemporariesOnSignal();
-    const int exit_code = Dispatch(options);
-    if (std::fflush(stdout) != 0) return Fail(kExitBadInput, "cannot write to standard output");
+    const int exit_code = Run(argc, argv);
+    if (!OutputIsComplete()) return Fail(kExitBadInput, "cannot write to standard output");
     return exit_code;
   } catch (const InputError& error) {
     return Fail(kExitBadInput, error.what());

@@ -1,9 +1,12 @@
 #include "options.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <map>
+#include <sstream>
 
 #include "errors.h"
+#include "option_rules.h"
 
 namespace heed::tools {
 namespace {
@@ -60,7 +63,7 @@ void AddFileOptions(CLI::App* app, Options* options) {
 void AddShapeOptions(CLI::App* app, Options* options) {
   ShapeOptions& shape = options->shape;
   const auto add = [&](const char* flag, std::int64_t* value, const char* help) {
-    app->add_option(flag, *value, help)->type_name("N")->group("Random input");
+    app->add_option(flag, *value, help)->type_name("N")->group(kRandomInputGroup);
   };
   add("--batch", &shape.batch, "sequences (1)");
   add("--heads", &shape.num_q_heads, "query heads (8)");
@@ -77,7 +80,7 @@ void AddFeatureOption(CLI::App* app, Options* options) {
       ->delimiter(',')
       ->check(CLI::IsMember({"bias", "mask", "alibi", "sinks", "varlen", "seqused", "paged"}))
       ->type_name("LIST")
-      ->group("Random input");
+      ->group(kRandomInputGroup);
 }
 
 void AddTypeOptions(CLI::App* app, Options* options) {
@@ -169,8 +172,8 @@ void AddBenchOptions(CLI::App* app, Options* options) {
   app->add_option("--slices", bench.num_slices, "timed slices of each row (9)")
       ->check(CLI::Range(1, 10000))
       ->type_name("N");
-  app->add_option("--slice-seconds", bench.min_slice_seconds, "shortest timed slice (0.02)")
-      ->check(CLI::Range(0.0, 60.0))
+  app->add_option("--slice-seconds", bench.min_slice_seconds,
+                  "shortest timed slice, 0 to 60 (0.02)")
       ->type_name("S");
   AddFlag(app, "--materialized", &bench.with_materialized, true,
           "beside plain attention that stores the whole score matrix");
@@ -227,6 +230,16 @@ Command Chosen(const Subcommands& sub) {
   return Command::kBench;
 }
 
+// What was wrong with the command line. A first word that is no subcommand is not named by CLI11.
+std::string ErrorText(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> unread = app.remaining();
+  std::string text = error.what();
+  if (app.get_subcommands().empty() && !unread.empty()) {
+    text = "'" + Printable(unread[0]) + "': no such subcommand";
+  }
+  return text + " (see heed --help)";
+}
+
 }  // namespace
 
 ParseOutcome ParseOptions(int argc, char** argv, Options* options) {
@@ -238,12 +251,15 @@ ParseOutcome ParseOptions(int argc, char** argv, Options* options) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
-    app.exit(success);
+    std::ostringstream text;
+    app.exit(success, text, text);
+    std::fputs(text.str().c_str(), stdout);
     return ParseOutcome::kHelpShown;
   } catch (const CLI::ParseError& error) {
-    throw InputError(std::string(error.what()) + " (see heed --help)");
+    throw InputError(ErrorText(app, error));
   }
   options->command = Chosen(sub);
+  RequireEffect(*app.get_subcommands()[0], *options);
   for (int i = 0; i < argc; ++i)
     options->command_line += (i == 0 ? "" : " ") + std::string(argv[i]);
   return ParseOutcome::kRun;
