@@ -1,0 +1,91 @@
+#include "cuda/backend.h"
+
+#include <atomic>
+
+#include "cuda/backward.h"
+#include "cuda/device_state.h"
+#include "cuda/forward.h"
+#include "cuda/jit.h"
+
+namespace heed::cuda {
+
+using core::Status;
+
+namespace {
+
+std::size_t SharedBytes(const core::KernelRow& row, std::int64_t head_dim,
+                        std::int64_t head_dim_v) {
+  switch (row.op) {
+    case core::Op::kForward:
+      return ForwardSharedBytesOf(row, head_dim, head_dim_v);
+    case core::Op::kBackward:
+      return BackwardSharedBytesOf(row, head_dim, head_dim_v);
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+core::CudaPlanner Planner() { return {SharedBytes, PlanForward, PlanBackward}; }
+
+Status ReadFacts(heed_device_t device, core::CudaFacts* facts) {
+  facts->planner = Planner();
+  const Driver* driver = nullptr;
+  const Status opened = GetDriver(&driver);
+  if (!opened.ok()) {
+    facts->why_unavailable = opened.message();
+    return {};
+  }
+  if (NumDevices(*driver) == 0) {
+    facts->why_unavailable = "the driver sees no CUDA device";
+    return {};
+  }
+  DeviceState* state = nullptr;
+  HEED_RETURN_IF_ERROR(GetDeviceState(*driver, device.device_id, &state));
+  const DeviceProperties& properties = state->properties();
+  facts->why_unavailable.clear();
+  facts->compute_capability = properties.compute_capability;
+  facts->num_multiprocessors = properties.num_multiprocessors;
+  facts->max_shared_bytes = properties.max_shared_bytes;
+  return {};
+}
+
+Status TakeErrors(heed_device_t device, heed_device_errors_t* errors) {
+  const Driver* driver = nullptr;
+  HEED_RETURN_IF_ERROR(GetDriver(&driver));
+  DeviceState* state = nullptr;
+  HEED_RETURN_IF_ERROR(GetDeviceState(*driver, device.device_id, &state));
+  ErrorCounters* counters = state->ExistingCounters();
+  if (counters == nullptr) return {};  // no kernel ran on this device yet
+  const auto take = [](u32& counter) {
+    return static_cast<std::int64_t>(std::atomic_ref<u32>(counter).exchange(0));
+  };
+  errors->num_bad_lengths = take(counters->num_bad_lengths);
+  errors->num_bad_block_entries = take(counters->num_bad_block_entries);
+  return {};
+}
+
+std::string WhyUnavailable() {
+  const Driver* driver = nullptr;
+  const Status opened = GetDriver(&driver);
+  if (!opened.ok()) return opened.message();
+  if (NumDevices(*driver) == 0) return "the driver sees no CUDA device";
+  return WhyNoKernels(driver->version);
+}
+
+std::vector<DeviceSummary> Devices() {
+  const Driver* driver = nullptr;
+  if (!GetDriver(&driver).ok()) return {};
+  std::vector<DeviceSummary> devices;
+  for (int ordinal = 0; ordinal < NumDevices(*driver); ++ordinal) {
+    DeviceState* state = nullptr;
+    if (!GetDeviceState(*driver, ordinal, &state).ok()) continue;
+    const DeviceProperties& properties = state->properties();
+    devices.push_back(
+        {properties.name, properties.compute_capability, properties.num_multiprocessors});
+  }
+  return devices;
+}
+
+}  // namespace heed::cuda

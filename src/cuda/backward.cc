@@ -1,0 +1,212 @@
+#include "cuda/backward.h"
+
+#include <algorithm>
+
+#include "cuda/backend.h"
+#include "cuda/device_workspace.h"
+#include "cuda/kernels/mma/backward_shape.h"
+#include "cuda/problem_args.h"
+#include "cuda/row_family.h"
+
+namespace heed::cuda {
+
+using core::BackwardProblem;
+using core::KernelRow;
+using core::Plan;
+using core::Status;
+
+namespace {
+
+BackwardTile TileOf(const KernelTraits& traits) {
+  return {traits.head_dim,  traits.head_dim_v, traits.tile_q,     traits.tile_kv,
+          traits.num_warps, traits.kv_groups,  traits.num_stages, traits.variant};
+}
+
+std::int64_t NumQTiles(const BackwardProblem& problem, const KernelRow& row) {
+  return device::CeilDiv<std::int64_t>(problem.forward.shape.max_q_len, row.tile_q_rows);
+}
+
+std::int64_t NumKvTiles(const BackwardProblem& problem, const KernelRow& row) {
+  return device::CeilDiv<std::int64_t>(problem.forward.shape.max_kv_len, row.tile_kv_rows);
+}
+
+std::int64_t NumRows(const BackwardProblem& problem) {
+  const core::Shape& shape = problem.forward.shape;
+  return problem.forward.q_packing == core::Packing::kPacked ? shape.total_q_rows
+                                                             : shape.batch * shape.max_q_len;
+}
+
+// Extents of the fp32 sums of d_bias: axes along which it repeats count once.
+std::array<std::int64_t, 4> BiasExtents(const BackwardProblem& problem) {
+  std::array<std::int64_t, 4> extents = problem.d_bias_shape;
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    if (problem.d_bias.stride_elems[axis] == 0) extents[axis] = 1;
+  }
+  return extents;
+}
+
+// Blocks of the workspace, each aligned to 256 bytes.
+struct WorkspaceLayout {
+  std::size_t lse_log2 = 0;
+  std::size_t delta = 0;
+  std::size_t dq_accum = 0;
+  std::size_t dq_turn = 0;
+  std::size_t d_bias_accum = 0;
+  std::size_t num_bytes = 0;
+};
+
+WorkspaceLayout LayoutOf(const BackwardProblem& problem, const KernelRow& row) {
+  const core::Shape& shape = problem.forward.shape;
+  WorkspaceLayout layout;
+  const auto take = [&](std::int64_t words) {
+    const std::size_t begin = layout.num_bytes;
+    layout.num_bytes += (static_cast<std::size_t>(words) * 4 + 255) / 256 * 256;
+    return begin;
+  };
+  const std::int64_t head_rows = shape.num_q_heads * NumRows(problem);
+  layout.lse_log2 = take(head_rows);
+  layout.delta = take(head_rows);
+  layout.dq_accum = take(head_rows * PadHeadDim(shape.head_dim));
+  if (problem.forward.exec.deterministic) {
+    layout.dq_turn = take(shape.batch * shape.num_q_heads * NumQTiles(problem, row));
+  }
+  if (problem.d_bias.present()) {
+    const std::array<std::int64_t, 4> extents = BiasExtents(problem);
+    layout.d_bias_accum = take(extents[0] * extents[1] * extents[2] * extents[3]);
+  }
+  return layout;
+}
+
+BackwardWorkspaceArg WorkspaceArgOf(const BackwardProblem& problem, const KernelRow& row,
+                                    char* block) {
+  const WorkspaceLayout layout = LayoutOf(problem, row);
+  BackwardWorkspaceArg arg = {};
+  arg.lse_log2 = reinterpret_cast<float*>(block + layout.lse_log2);
+  arg.delta = reinterpret_cast<float*>(block + layout.delta);
+  arg.dq_accum = reinterpret_cast<float*>(block + layout.dq_accum);
+  if (problem.forward.exec.deterministic) {
+    arg.dq_turn = reinterpret_cast<u32*>(block + layout.dq_turn);
+  }
+  if (problem.d_bias.present()) {
+    arg.d_bias_accum = reinterpret_cast<float*>(block + layout.d_bias_accum);
+  }
+  arg.num_rows = NumRows(problem);
+  return arg;
+}
+
+device::ScoreStrides CompactStrides(const std::array<std::int64_t, 4>& extents) {
+  const auto stride = [&](std::size_t axis, std::int64_t elems) {
+    return extents[axis] > 1 ? elems : 0;
+  };
+  const std::int64_t query = extents[3];
+  const std::int64_t head = query * extents[2];
+  const std::int64_t batch = head * extents[1];
+  return {stride(0, batch), stride(1, head), stride(2, query), stride(3, 1)};
+}
+
+BackwardArgs ArgsOf(const BackwardProblem& problem, const KernelRow& row, ErrorCounters* errors,
+                    char* workspace) {
+  const core::ForwardProblem& forward = problem.forward;
+  BackwardArgs args = {};
+  args.problem = ProblemArgOf(forward, errors);
+  args.q = RowsArgOf(forward.q);
+  args.k = RowsArgOf(forward.k);
+  args.v = RowsArgOf(forward.v);
+  args.o = RowsArgOf(forward.o);
+  args.d_o = RowsArgOf(problem.d_o);
+  args.dq = RowsArgOf(problem.dq);
+  args.dk = RowsArgOf(problem.dk);
+  args.dv = RowsArgOf(problem.dv);
+  args.lse = LseArgOf(forward.lse);
+  args.d_lse = LseArgOf(problem.d_lse);
+  args.d_bias = ScoreArgOf(problem.d_bias);
+  if (problem.d_bias.present()) {
+    const std::array<std::int64_t, 4> extents = BiasExtents(problem);
+    std::copy(extents.begin(), extents.end(), args.d_bias_shape);
+    args.d_bias_accum_strides = CompactStrides(extents);
+  }
+  args.d_sinks = HeadArgOf(problem.d_sinks);
+  args.workspace = WorkspaceArgOf(problem, row, workspace);
+  args.num_q_tiles = NumQTiles(problem, row);
+  args.num_kv_tiles = NumKvTiles(problem, row);
+  return args;
+}
+
+RowAccess AccessOfBackward(const BackwardProblem& problem) {
+  const core::ForwardProblem& forward = problem.forward;
+  return AccessOf({&forward.q, &forward.k, &forward.v, &forward.o, &problem.d_o, &problem.dq,
+                   &problem.dk, &problem.dv},
+                  forward.shape.head_dim, forward.shape.head_dim_v);
+}
+
+// The three kernels in stream order.
+struct Launches {
+  KernelKey pre, main, post;
+  LaunchShape pre_shape, main_shape, post_shape;
+};
+
+Launches LaunchesOf(const BackwardProblem& problem, const KernelRow& row) {
+  const core::Shape& shape = problem.forward.shape;
+  Launches launches;
+  launches.main = BackwardKeyOf(row, problem);
+  launches.pre = launches.post = launches.main;
+  launches.pre.entry = KernelEntry::kBackwardPre;
+  launches.post.entry = KernelEntry::kBackwardPost;
+  const BackwardTile tile = TileOf(launches.main.traits);
+  launches.main_shape = {
+      BackwardGrid(tile, NumKvTiles(problem, row), shape.batch, shape.num_kv_heads),
+      BackwardThreads(tile), static_cast<std::size_t>(BackwardSharedBytes(tile))};
+  return launches;
+}
+
+}  // namespace
+
+std::size_t BackwardSharedBytesOf(const KernelRow& row, std::int64_t head_dim,
+                                  std::int64_t head_dim_v) {
+  core::ForwardProblem problem;
+  problem.q.dtype = row.dtype;
+  problem.shape.head_dim = head_dim;
+  problem.shape.head_dim_v = head_dim_v;
+  return static_cast<std::size_t>(BackwardSharedBytes(TileOf(TraitsOf(row, problem))));
+}
+
+KernelKey BackwardKeyOf(const KernelRow& row, const BackwardProblem& problem) {
+  KernelKey key;
+  key.entry = KernelEntry::kBackward;
+  key.family = FamilyOf(row);
+  key.traits = TraitsOf(row, problem.forward);
+  key.traits.row_access = static_cast<int>(AccessOfBackward(problem));
+  key.traits.deterministic = problem.forward.exec.deterministic;
+  key.traits.d_bias = problem.d_bias.present();
+  return key;
+}
+
+Status PlanBackward(const BackwardProblem& problem, const core::CudaFacts&, Plan* plan) {
+  const core::Shape& shape = problem.forward.shape;
+  plan->num_tasks = NumKvTiles(problem, *plan->row) * shape.num_kv_heads * shape.batch;
+  plan->workspace_bytes = LayoutOf(problem, *plan->row).num_bytes;
+  return NoteAccess(AccessOfBackward(problem), problem.forward.exec, plan);
+}
+
+Status Backward(const BackwardProblem& problem, const Plan& plan, Action action) {
+  const core::ExecOptions& exec = problem.forward.exec;
+  const Launches launches = LaunchesOf(problem, *plan.row);
+  CallContext context;
+  HEED_RETURN_IF_ERROR(context.Enter(exec));
+  ErrorCounters* counters = nullptr;
+  ErrorCounters* counters_on_device = nullptr;
+  HEED_RETURN_IF_ERROR(context.device().Counters(context.driver(), &counters, &counters_on_device));
+  if (action == Action::kPrepare) {
+    HEED_RETURN_IF_ERROR(PrepareKernel(context, launches.pre, launches.pre_shape));
+    HEED_RETURN_IF_ERROR(PrepareKernel(context, launches.main, launches.main_shape));
+    return PrepareKernel(context, launches.post, launches.post_shape);
+  }
+  DeviceWorkspace workspace(context);
+  HEED_RETURN_IF_ERROR(workspace.Acquire(exec, plan.workspace_bytes));
+  const BackwardArgs args = ArgsOf(problem, *plan.row, counters_on_device, workspace.data());
+  HEED_RETURN_IF_ERROR(LaunchKernel(context, launches.pre, launches.pre_shape, &args));
+  HEED_RETURN_IF_ERROR(LaunchKernel(context, launches.main, launches.main_shape, &args));
+  return LaunchKernel(context, launches.post, launches.post_shape, &args);
+}
+
+}  // namespace heed::cuda

@@ -1,0 +1,66 @@
+#include "cuda/context.h"
+
+namespace heed::cuda {
+
+using core::Format;
+using core::Status;
+
+CallContext::~CallContext() {
+  Context popped = nullptr;
+  if (is_pushed_) driver_->context_pop(&popped);
+}
+
+Status CallContext::Find(const core::ExecOptions& exec, Context* context) {
+  stream_ = static_cast<Stream>(exec.stream);
+  const bool is_default =
+      stream_ == nullptr || stream_ == kLegacyStream || stream_ == kPerThreadStream;
+  if (!is_default) {
+    return CheckResult(*driver_, driver_->stream_get_context(stream_, context), "exec.stream");
+  }
+  HEED_RETURN_IF_ERROR(
+      CheckResult(*driver_, driver_->context_get_current(context), "cuCtxGetCurrent"));
+  Device current_device = -1;
+  if (*context != nullptr && driver_->context_get_device(&current_device) == kSuccess &&
+      current_device == device_->properties().device) {
+    return {};
+  }
+  return device_->PrimaryContext(*driver_, context);
+}
+
+Status CallContext::Enter(const core::ExecOptions& exec) {
+  HEED_RETURN_IF_ERROR(GetDriver(&driver_));
+  HEED_RETURN_IF_ERROR(GetDeviceState(*driver_, exec.device.device_id, &device_));
+  Context wanted = nullptr;
+  HEED_RETURN_IF_ERROR(Find(exec, &wanted));
+  Context current = nullptr;
+  HEED_RETURN_IF_ERROR(
+      CheckResult(*driver_, driver_->context_get_current(&current), "cuCtxGetCurrent"));
+  if (current != wanted) {
+    HEED_RETURN_IF_ERROR(CheckResult(*driver_, driver_->context_push(wanted), "cuCtxPushCurrent"));
+    is_pushed_ = true;
+  }
+  Device device = -1;
+  HEED_RETURN_IF_ERROR(
+      CheckResult(*driver_, driver_->context_get_device(&device), "cuCtxGetDevice"));
+  if (device != device_->properties().device) {
+    return core::InvalidArgument(
+        Format("exec.stream: belongs to CUDA device %d, the tensors are on device %d", device,
+               exec.device.device_id));
+  }
+  id_ = reinterpret_cast<std::uintptr_t>(wanted);
+  if (driver_->context_get_id != nullptr) {
+    HEED_RETURN_IF_ERROR(
+        CheckResult(*driver_, driver_->context_get_id(wanted, &id_), "cuCtxGetId"));
+  }
+  return {};
+}
+
+Status CallContext::IsCapturing(bool* is_capturing) const {
+  CaptureStatus status = CaptureStatus::kNone;
+  HEED_RETURN_IF_ERROR(
+      CheckResult(*driver_, driver_->stream_is_capturing(stream_, &status), "cuStreamIsCapturing"));
+  *is_capturing = status != CaptureStatus::kNone;
+  return {};
+}
+
+}  // namespace heed::cuda

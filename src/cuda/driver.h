@@ -1,0 +1,106 @@
+// The CUDA driver, opened at run time. Declares what it uses itself, so that no CUDA header is
+// needed to build. Names and values are those of the driver API reference.
+#ifndef HEED_CUDA_DRIVER_H_
+#define HEED_CUDA_DRIVER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/status.h"
+
+namespace heed::cuda {
+
+using Result = int;  // CUresult
+using Device = int;  // CUdevice
+using DevicePointer = std::uint64_t;
+using Context = struct CUctx_st*;
+using Module = struct CUmod_st*;
+using Function = struct CUfunc_st*;
+using Stream = struct CUstream_st*;
+using MemoryPool = struct CUmemPoolHandle_st*;
+
+inline constexpr Result kSuccess = 0;
+inline constexpr Result kErrorOutOfMemory = 2;
+inline constexpr Result kErrorNotSupported = 801;
+// Streams that no cuStreamGetCtx answers for: the legacy and the per-thread default stream.
+inline const Stream kLegacyStream = reinterpret_cast<Stream>(1);
+inline const Stream kPerThreadStream = reinterpret_cast<Stream>(2);
+
+enum class DeviceAttribute : int {
+  kMultiprocessorCount = 16,
+  kComputeCapabilityMajor = 75,
+  kComputeCapabilityMinor = 76,
+  kMaxSharedMemoryPerBlockOptin = 97,
+  kMemoryPoolsSupported = 115
+};
+enum class FunctionAttribute : int {
+  kSharedSizeBytes = 1,
+  kLocalSizeBytes = 3,
+  kNumRegs = 4,
+  kMaxDynamicSharedSizeBytes = 8
+};
+enum class CaptureStatus : int { kNone = 0, kActive = 1, kInvalidated = 2 };
+
+// CUmemPoolProps.
+struct MemoryPoolProperties {
+  int allocation_type = 1;  // pinned device memory
+  int handle_types = 0;
+  struct {
+    int type = 1;  // device
+    int id = 0;
+  } location;
+  void* win32_security_attributes = nullptr;
+  std::size_t max_size_bytes = 0;
+  unsigned short usage = 0;
+  unsigned char reserved[54] = {};
+};
+static_assert(sizeof(MemoryPoolProperties) == 88);
+
+inline constexpr int kPoolReleaseThreshold = 4;  // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+inline constexpr unsigned kHostAllocPortable = 1;
+inline constexpr unsigned kHostAllocMapped = 2;
+
+struct Driver {
+  Result (*init)(unsigned flags);
+  Result (*driver_get_version)(int* version);
+  Result (*get_error_name)(Result, const char**);
+  Result (*get_error_string)(Result, const char**);
+  Result (*device_get_count)(int*);
+  Result (*device_get)(Device*, int ordinal);
+  Result (*device_get_name)(char*, int capacity, Device);
+  Result (*device_get_attribute)(int*, DeviceAttribute, Device);
+  Result (*primary_context_retain)(Context*, Device);
+  Result (*context_get_current)(Context*);
+  Result (*context_push)(Context);
+  Result (*context_pop)(Context*);
+  Result (*context_get_device)(Device*);
+  Result (*context_get_id)(Context, unsigned long long*);
+  Result (*stream_get_context)(Stream, Context*);
+  Result (*stream_is_capturing)(Stream, CaptureStatus*);
+  Result (*module_load_data)(Module*, const void*);
+  Result (*module_get_function)(Function*, Module, const char*);
+  Result (*function_set_attribute)(Function, FunctionAttribute, int);
+  Result (*function_get_attribute)(int*, FunctionAttribute, Function);
+  Result (*launch_kernel)(Function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                          unsigned block_x, unsigned block_y, unsigned block_z,
+                          unsigned shared_bytes, Stream, void** parameters, void** extra);
+  Result (*memory_pool_create)(MemoryPool*, const MemoryPoolProperties*);
+  Result (*memory_pool_set_attribute)(MemoryPool, int attribute, void* value);
+  Result (*memory_alloc_from_pool_async)(DevicePointer*, std::size_t, MemoryPool, Stream);
+  Result (*memory_free_async)(DevicePointer, Stream);
+  Result (*memory_host_alloc)(void**, std::size_t, unsigned flags);
+  Result (*memory_host_get_device_pointer)(DevicePointer*, void*, unsigned flags);
+
+  int version = 0;  // as 1000 major + 10 minor
+};
+
+// The loaded and initialised driver, the same for the life of the process.
+// Errors: HEED_UNAVAILABLE with what is missing (no library, too old, no device).
+core::Status GetDriver(const Driver** driver);
+
+// HEED_OK, HEED_OUT_OF_MEMORY or HEED_DEVICE_ERROR naming `what` and the driver's own words.
+core::Status CheckResult(const Driver& driver, Result result, const char* what);
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_DRIVER_H_

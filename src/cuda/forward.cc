@@ -1,0 +1,141 @@
+#include "cuda/forward.h"
+
+#include <algorithm>
+#include <cinttypes>
+
+#include "cuda/backend.h"
+#include "cuda/combine.h"
+#include "cuda/device_workspace.h"
+#include "cuda/kernels/mma/forward_shape.h"
+#include "cuda/problem_args.h"
+#include "cuda/row_family.h"
+
+namespace heed::cuda {
+
+using core::ForwardProblem;
+using core::KernelRow;
+using core::Plan;
+using core::Status;
+
+namespace {
+
+// Keys are split over CTAs when the query tiles alone leave most of a large GPU idle. The numbers
+// do not depend on the GPU, so that a result does not either.
+constexpr std::int64_t kEnoughTasks = 96;
+constexpr std::int64_t kTasksWanted = 128;
+constexpr std::int64_t kMinSplitKeys = 512;  // below, merging costs more than it saves
+constexpr std::int64_t kMaxSplits = 64;
+
+std::int64_t NumQTiles(const ForwardProblem& problem, const KernelRow& row) {
+  return device::CeilDiv<std::int64_t>(problem.shape.max_q_len, row.tile_q_rows);
+}
+
+std::int64_t NumSplits(const ForwardProblem& problem, std::int64_t num_tasks) {
+  // A row of a fixed split must not depend on the batch.
+  if (problem.exec.fixed_split || num_tasks == 0 || num_tasks >= kEnoughTasks) return 1;
+  const std::int64_t by_tasks = kTasksWanted / num_tasks;
+  const std::int64_t by_keys = problem.shape.max_kv_len / kMinSplitKeys;
+  return std::clamp<std::int64_t>(std::min(by_tasks, by_keys), 1, kMaxSplits);
+}
+
+std::size_t AlignBlock(std::size_t size_bytes) { return (size_bytes + 255) / 256 * 256; }
+
+struct PartialBytes {
+  std::size_t o = 0;
+  std::size_t lse = 0;
+};
+
+PartialBytes PartialBytesOf(const core::Shape& shape, std::int64_t num_splits) {
+  const auto rows =
+      static_cast<std::size_t>(num_splits * shape.batch * shape.num_q_heads * shape.max_q_len);
+  return {AlignBlock(rows * static_cast<std::size_t>(shape.head_dim_v) * sizeof(float)),
+          AlignBlock(rows * sizeof(float))};
+}
+
+ForwardShape ForwardShapeOf(const KernelTraits& traits) {
+  const int element_bytes = traits.element == static_cast<int>(Element::kF32) ? 4 : 2;
+  return {element_bytes,    traits.head_dim,  traits.head_dim_v, traits.tile_q, traits.tile_kv,
+          traits.num_warps, traits.kv_groups, traits.num_stages, traits.variant};
+}
+
+LaunchShape ShapeOf(const KernelKey& key, const Plan& plan) {
+  const ForwardShape shape = ForwardShapeOf(key.traits);
+  return {plan.num_tasks * plan.num_splits, ForwardThreads(shape),
+          static_cast<std::size_t>(ForwardSharedBytes(shape))};
+}
+
+RowAccess AccessOfForward(const ForwardProblem& problem) {
+  return AccessOf({&problem.q, &problem.k, &problem.v, &problem.o}, problem.shape.head_dim,
+                  problem.shape.head_dim_v);
+}
+
+}  // namespace
+
+std::size_t ForwardSharedBytesOf(const KernelRow& row, std::int64_t head_dim,
+                                 std::int64_t head_dim_v) {
+  ForwardProblem problem;
+  problem.q.dtype = row.dtype;
+  problem.shape.head_dim = head_dim;
+  problem.shape.head_dim_v = head_dim_v;
+  return static_cast<std::size_t>(ForwardSharedBytes(ForwardShapeOf(TraitsOf(row, problem))));
+}
+
+KernelKey ForwardKeyOf(const KernelRow& row, const ForwardProblem& problem,
+                       std::int64_t num_splits) {
+  KernelKey key;
+  key.entry = KernelEntry::kForward;
+  key.family = FamilyOf(row);
+  key.traits = TraitsOf(row, problem);
+  key.traits.row_access = static_cast<int>(AccessOfForward(problem));
+  key.traits.split = num_splits > 1;
+  if (key.traits.split != 0) key.traits.sinks = 0;  // combine adds them once
+  return key;
+}
+
+Status PlanForward(const ForwardProblem& problem, const core::CudaFacts&, Plan* plan) {
+  const core::Shape& shape = problem.shape;
+  plan->num_tasks = NumQTiles(problem, *plan->row) * shape.num_q_heads * shape.batch;
+  plan->num_splits = NumSplits(problem, plan->num_tasks);
+  if (plan->num_splits > 1) {
+    const PartialBytes bytes = PartialBytesOf(shape, plan->num_splits);
+    plan->workspace_bytes = bytes.o + bytes.lse;
+  }
+  return NoteAccess(AccessOfForward(problem), problem.exec, plan);
+}
+
+Status Forward(const ForwardProblem& problem, const Plan& plan, Action action) {
+  const KernelKey key = ForwardKeyOf(*plan.row, problem, plan.num_splits);
+  const bool is_split = plan.num_splits > 1;
+  const KernelKey combine_key = CombineKeyOf(problem.o.dtype, key.traits.varlen != 0);
+  CallContext context;
+  HEED_RETURN_IF_ERROR(context.Enter(problem.exec));
+  ErrorCounters* counters = nullptr;
+  ErrorCounters* counters_on_device = nullptr;
+  HEED_RETURN_IF_ERROR(context.device().Counters(context.driver(), &counters, &counters_on_device));
+  const LaunchShape shape = ShapeOf(key, plan);
+  if (action == Action::kPrepare) {
+    HEED_RETURN_IF_ERROR(PrepareKernel(context, key, shape));
+    return is_split ? PrepareKernel(context, combine_key, {1, 1, 0}) : Status{};
+  }
+  DeviceWorkspace workspace(context);
+  HEED_RETURN_IF_ERROR(workspace.Acquire(problem.exec, plan.workspace_bytes));
+  ForwardArgs args = {};
+  args.problem = ProblemArgOf(problem, counters_on_device);
+  args.q = RowsArgOf(problem.q);
+  args.k = RowsArgOf(problem.k);
+  args.v = RowsArgOf(problem.v);
+  args.o = RowsArgOf(problem.o);
+  args.lse = LseArgOf(problem.lse);
+  args.num_q_tiles = NumQTiles(problem, *plan.row);
+  args.split.num_splits = static_cast<i32>(plan.num_splits);
+  if (!is_split) return LaunchKernel(context, key, shape, &args);
+  args.split.o_partial = reinterpret_cast<float*>(workspace.data());
+  args.split.lse_partial =
+      reinterpret_cast<float*>(workspace.data() + PartialBytesOf(problem.shape, plan.num_splits).o);
+  args.split.row_capacity = problem.shape.max_q_len;
+  HEED_RETURN_IF_ERROR(LaunchKernel(context, key, shape, &args));
+  const CombineArgs combine = CombineArgsOfSplit(problem, args.split);
+  return LaunchKernel(context, combine_key, CombineShapeOf(combine), &combine);
+}
+
+}  // namespace heed::cuda

@@ -1,0 +1,147 @@
+#include "cuda/function_store.h"
+
+#include <cstring>
+#include <shared_mutex>
+#include <type_traits>
+#include <unordered_map>
+
+#include "cuda/jit.h"
+
+namespace heed::cuda {
+namespace {
+
+using core::Format;
+using core::Status;
+
+struct EntryNames {
+  const char* file;
+  const char* function;
+};
+
+EntryNames NamesOf(KernelEntry entry) {
+  switch (entry) {
+    case KernelEntry::kForward:
+      return {"cuda/kernels/mma/forward.cu", "heed_forward"};
+    case KernelEntry::kBackwardPre:
+      return {"cuda/kernels/mma/backward_pre.cu", "heed_backward_pre"};
+    case KernelEntry::kBackward:
+      return {"cuda/kernels/mma/backward.cu", "heed_backward"};
+    case KernelEntry::kBackwardPost:
+      return {"cuda/kernels/mma/backward_post.cu", "heed_backward_post"};
+    case KernelEntry::kCombine:
+      return {"cuda/kernels/helpers/combine.cu", "heed_combine"};
+    case KernelEntry::kDropoutMask:
+      break;
+  }
+  return {"cuda/kernels/helpers/dropout_mask.cu", "heed_dropout_mask"};
+}
+
+struct StoreKey {
+  unsigned long long context_id;
+  KernelKey kernel;
+};
+
+// Bytes are compared and hashed, so there must be no padding.
+static_assert(std::is_trivially_copyable_v<KernelTraits>);
+static_assert(sizeof(KernelKey) == sizeof(int) * 2 + sizeof(KernelTraits));
+static_assert(sizeof(StoreKey) == sizeof(unsigned long long) + sizeof(KernelKey));
+
+struct StoreKeyHash {
+  // FNV-1a over words.
+  std::size_t operator()(const StoreKey& key) const {
+    unsigned words[sizeof(StoreKey) / sizeof(unsigned)];
+    std::memcpy(words, &key, sizeof(key));
+    std::uint64_t hash = 14695981039346656037u;
+    for (const unsigned word : words) hash = (hash ^ word) * 1099511628211u;
+    return static_cast<std::size_t>(hash);
+  }
+};
+
+struct StoreKeyEqual {
+  bool operator()(const StoreKey& a, const StoreKey& b) const {
+    return std::memcmp(&a, &b, sizeof(a)) == 0;
+  }
+};
+
+struct Store {
+  std::shared_mutex mutex;
+  std::unordered_map<StoreKey, Function, StoreKeyHash, StoreKeyEqual> functions;
+};
+
+// Never destroyed: other threads may still launch while the process exits.
+Store& TheStore() {
+  static Store* store = new Store;
+  return *store;
+}
+
+bool Find(const StoreKey& key, Function* function) {
+  Store& store = TheStore();
+  const std::shared_lock lock(store.mutex);
+  const auto found = store.functions.find(key);
+  if (found == store.functions.end()) return false;
+  *function = found->second;
+  return true;
+}
+
+CompileTarget TargetOf(const CallContext& context, const KernelKey& key) {
+  CompileTarget target;
+  const int own = context.device().properties().compute_capability;
+  const int wanted = key.family < 80 && own >= 80 ? key.family : own;
+  target.major = wanted / 10;
+  target.minor = wanted % 10;
+  target.as_ptx = wanted != own;
+  target.driver_version = context.driver().version;
+  return target;
+}
+
+Status Load(const CallContext& context, const StoreKey& key, std::size_t shared_bytes,
+            Function* function) {
+  const Driver& driver = context.driver();
+  const KernelSource source = SourceOf(key.kernel);
+  std::shared_ptr<const KernelImage> image;
+  HEED_RETURN_IF_ERROR(GetKernelImage(source, TargetOf(context, key.kernel), &image));
+  Store& store = TheStore();
+  const std::unique_lock lock(store.mutex);
+  const auto found = store.functions.find(key);
+  if (found != store.functions.end()) {
+    *function = found->second;
+    return {};
+  }
+  Module module = nullptr;
+  HEED_RETURN_IF_ERROR(CheckResult(driver, driver.module_load_data(&module, image->cubin.data()),
+                                   "cuModuleLoadData"));
+  HEED_RETURN_IF_ERROR(
+      CheckResult(driver, driver.module_get_function(function, module, source.function.c_str()),
+                  "cuModuleGetFunction"));
+  HEED_RETURN_IF_ERROR(CheckResult(
+      driver,
+      driver.function_set_attribute(*function, FunctionAttribute::kMaxDynamicSharedSizeBytes,
+                                    static_cast<int>(shared_bytes)),
+      "cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)"));
+  store.functions.emplace(key, *function);
+  return {};
+}
+
+}  // namespace
+
+KernelSource SourceOf(const KernelKey& key) {
+  const EntryNames names = NamesOf(key.entry);
+  return {names.file, TraitsHeader(key.traits), names.function, names.function};
+}
+
+Status GetFunction(const CallContext& context, const KernelKey& key, std::size_t shared_bytes,
+                   Function* function) {
+  const StoreKey store_key = {context.id(), key};
+  if (Find(store_key, function)) return {};
+  bool is_capturing = false;
+  HEED_RETURN_IF_ERROR(context.IsCapturing(&is_capturing));
+  if (is_capturing) {
+    return {HEED_UNAVAILABLE,
+            Format("%s is not loaded and exec.stream captures a graph: call heed_prepare with the "
+                   "same arguments before the capture",
+                   NamesOf(key.entry).function)};
+  }
+  return Load(context, store_key, shared_bytes, function);
+}
+
+}  // namespace heed::cuda

@@ -1,0 +1,34 @@
+#include "cuda/launch.h"
+
+#include <cinttypes>
+#include <limits>
+
+namespace heed::cuda {
+
+using core::Status;
+
+Status PrepareKernel(const CallContext& context, const KernelKey& key, const LaunchShape& shape) {
+  Function function = nullptr;
+  return GetFunction(context, key, shape.shared_bytes, &function);
+}
+
+Status LaunchKernel(const CallContext& context, const KernelKey& key, const LaunchShape& shape,
+                    const void* args) {
+  if (shape.num_ctas == 0) return {};
+  if (shape.num_ctas > std::numeric_limits<std::int32_t>::max()) {
+    return core::Unsupported(
+        core::Format("%" PRId64 " tiles: a CUDA launch has at most 2147483647", shape.num_ctas));
+  }
+  Function function = nullptr;
+  HEED_RETURN_IF_ERROR(GetFunction(context, key, shape.shared_bytes, &function));
+  void* parameters[] = {const_cast<void*>(args)};
+  const Driver& driver = context.driver();
+  return CheckResult(driver,
+                     driver.launch_kernel(function, static_cast<unsigned>(shape.num_ctas), 1, 1,
+                                          static_cast<unsigned>(shape.num_threads), 1, 1,
+                                          static_cast<unsigned>(shape.shared_bytes),
+                                          context.stream(), parameters, nullptr),
+                     "cuLaunchKernel");
+}
+
+}  // namespace heed::cuda

@@ -1,0 +1,19 @@
+// Small questions about CUDA rows that planning and running share.
+#ifndef HEED_CUDA_ROW_FAMILY_H_
+#define HEED_CUDA_ROW_FAMILY_H_
+
+#include "core/plan.h"
+#include "cuda/kernel_traits.h"
+
+namespace heed::cuda {
+
+// 75 or 80: which family's code a row is.
+int FamilyOf(const core::KernelRow& row);
+
+// Notes element-wise access in the plan as what it is, a slower substitute.
+// Errors: HEED_UNSUPPORTED when exec.forbid_slower rules that out.
+core::Status NoteAccess(RowAccess access, const core::ExecOptions& exec, core::Plan* plan);
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_ROW_FAMILY_H_
