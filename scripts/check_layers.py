@@ -28,7 +28,9 @@ ALLOWED = {
     "tools": {"include", "bench"},
 }
 # A backend is entered through its public header only.
-ENTRY_HEADERS = {"src/cpu/forward.h", "src/reference/reference.h"}
+ENTRY_HEADERS = {"src/cpu/forward.h", "src/cuda/backend.h", "src/reference/reference.h"}
+# Written by the host for every kernel it compiles (src/cuda/kernel_traits.h).
+GENERATED_HEADERS = {"heed_traits.h"}
 ENTERS_BACKENDS = {"api"}
 
 KERNEL_TIERS = {
@@ -88,6 +90,8 @@ def check_include(root, includer, bracket, name):
         in_os = includer.startswith("src/core/os/")
         if includer.startswith("src/") and not in_os and SYSTEM.search(name):
             return "operating-system headers belong to src/core/os"
+        return None
+    if name in GENERATED_HEADERS and kernel_tier(includer):
         return None
     target = resolve(root, includer, name)
     if target is None:

@@ -95,13 +95,13 @@ BackwardWorkspaceArg WorkspaceArgOf(const BackwardProblem& problem, const Kernel
 }
 
 device::ScoreStrides CompactStrides(const std::array<std::int64_t, 4>& extents) {
-  const auto stride = [&](std::size_t axis, std::int64_t elems) {
+  const auto elems_or_0 = [&](std::size_t axis, std::int64_t elems) {
     return extents[axis] > 1 ? elems : 0;
   };
   const std::int64_t query = extents[3];
   const std::int64_t head = query * extents[2];
   const std::int64_t batch = head * extents[1];
-  return {stride(0, batch), stride(1, head), stride(2, query), stride(3, 1)};
+  return {elems_or_0(0, batch), elems_or_0(1, head), elems_or_0(2, query), elems_or_0(3, 1)};
 }
 
 BackwardArgs ArgsOf(const BackwardProblem& problem, const KernelRow& row, ErrorCounters* errors,

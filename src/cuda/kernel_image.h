@@ -20,6 +20,7 @@ struct CompileTarget {
   int major = 0;
   int minor = 0;
   bool arch_specific = false;  // sm_90a instead of sm_90
+  bool as_ptx = false;         // PTX of exactly this architecture, for GPUs that are newer
   int driver_version = 0;      // cuDriverGetVersion, 13000 for CUDA 13.0; 0 = unknown
 };
 
