@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 namespace heed::core::os {
 namespace {
@@ -103,6 +104,42 @@ ReadOutcome ReadWholeFile(const std::string& path, FileTrust trust, std::size_t 
     return ReadOutcome::kFailed;
   }
   return ReadOutcome::kRead;
+}
+
+RandomAccessFile::RandomAccessFile(RandomAccessFile&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)), num_bytes_(other.num_bytes_) {}
+
+RandomAccessFile::~RandomAccessFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+bool RandomAccessFile::Open(const std::string& path, std::string* error) {
+  descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat status = {};
+  if (descriptor_ < 0 || fstat(descriptor_, &status) != 0) {
+    *error = Reason(path, "open");
+    return false;
+  }
+  if (!S_ISREG(status.st_mode)) {
+    *error = path + ": not a regular file";
+    return false;
+  }
+  num_bytes_ = static_cast<std::uint64_t>(status.st_size);
+  return true;
+}
+
+bool RandomAccessFile::ReadAt(std::uint64_t offset_bytes, std::size_t num_bytes,
+                              std::string* content) const {
+  if (offset_bytes > num_bytes_ || num_bytes > num_bytes_ - offset_bytes) return false;
+  content->resize(num_bytes);
+  for (std::size_t num_read = 0; num_read < num_bytes;) {
+    const ssize_t got = pread(descriptor_, content->data() + num_read, num_bytes - num_read,
+                              static_cast<off_t>(offset_bytes + num_read));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    num_read += static_cast<std::size_t>(got);
+  }
+  return true;
 }
 
 bool WriteFileAtomically(const std::string& path, std::string_view content, FileAccess access,

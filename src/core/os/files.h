@@ -21,6 +21,26 @@ enum class ReadOutcome : std::uint8_t { kRead, kMissing, kFailed };
 ReadOutcome ReadWholeFile(const std::string& path, FileTrust trust, std::size_t max_bytes,
                           std::string* content, std::string* error);
 
+// A regular file kept open: what is read stays that of one file even when another one takes its
+// name.
+class RandomAccessFile {
+ public:
+  RandomAccessFile() = default;
+  RandomAccessFile(RandomAccessFile&& other) noexcept;
+  RandomAccessFile& operator=(RandomAccessFile&&) = delete;
+  ~RandomAccessFile();
+
+  // False, with the reason, when there is no such file.
+  bool Open(const std::string& path, std::string* error);
+  std::uint64_t num_bytes() const { return num_bytes_; }
+  // False when fewer bytes are there.
+  bool ReadAt(std::uint64_t offset_bytes, std::size_t num_bytes, std::string* content) const;
+
+ private:
+  int descriptor_ = -1;
+  std::uint64_t num_bytes_ = 0;
+};
+
 // The file appears whole or not at all: written beside it under a temporary name of its own,
 // flushed to the disk, then renamed.
 // False, with the reason and without leavings, when that fails.
