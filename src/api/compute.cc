@@ -4,6 +4,7 @@
 #include "api/workspace.h"
 #include "core/checked_call.h"
 #include "cpu/forward.h"
+#include "cuda/backend.h"
 #include "reference/reference.h"
 
 namespace heed::api {
@@ -24,9 +25,12 @@ Status Forward(const heed_forward_args_t* args) {
   core::DeviceFacts facts;
   Plan plan;
   HEED_RETURN_IF_ERROR(core::BuildForwardProblem(args, Purpose::kRun, &problem));
-  HEED_RETURN_IF_ERROR(ReadFacts(&facts));
+  HEED_RETURN_IF_ERROR(ReadFacts(problem.exec, &facts));
   HEED_RETURN_IF_ERROR(core::PlanForward(problem, facts, &plan, nullptr));
   if (IsEmpty(problem)) return {};
+  if (plan.row->backend == core::Backend::kCuda) {
+    return cuda::Forward(problem, plan, cuda::Action::kRun);
+  }
   Workspace workspace;
   HEED_RETURN_IF_ERROR(workspace.Acquire(problem.exec, plan.workspace_bytes));
   if (plan.row->backend == core::Backend::kReference) return reference::Forward(problem);
@@ -38,8 +42,11 @@ Status Backward(const heed_backward_args_t* args) {
   core::DeviceFacts facts;
   Plan plan;
   HEED_RETURN_IF_ERROR(core::BuildBackwardProblem(args, Purpose::kRun, &problem));
-  HEED_RETURN_IF_ERROR(ReadFacts(&facts));
+  HEED_RETURN_IF_ERROR(ReadFacts(problem.forward.exec, &facts));
   HEED_RETURN_IF_ERROR(core::PlanBackward(problem, facts, &plan, nullptr));
+  if (plan.row->backend == core::Backend::kCuda) {
+    return cuda::Backward(problem, plan, cuda::Action::kRun);
+  }
   return reference::Backward(problem);
 }
 
@@ -50,8 +57,11 @@ Status Combine(const heed_combine_args_t* args) {
   core::DeviceFacts facts;
   Plan plan;
   HEED_RETURN_IF_ERROR(core::BuildCombineProblem(args, Purpose::kRun, &problem));
-  HEED_RETURN_IF_ERROR(ReadFacts(&facts));
+  HEED_RETURN_IF_ERROR(ReadFacts(problem.exec, &facts));
   HEED_RETURN_IF_ERROR(core::PlanCombine(problem, facts, &plan, nullptr));
+  if (plan.row->backend == core::Backend::kCuda) {
+    return cuda::Combine(problem, plan, cuda::Action::kRun);
+  }
   return reference::Combine(problem);
 }
 
@@ -60,8 +70,11 @@ Status DropoutMask(const heed_dropout_mask_args_t* args) {
   core::DeviceFacts facts;
   Plan plan;
   HEED_RETURN_IF_ERROR(core::BuildDropoutMaskProblem(args, Purpose::kRun, &problem));
-  HEED_RETURN_IF_ERROR(ReadFacts(&facts));
+  HEED_RETURN_IF_ERROR(ReadFacts(problem.exec, &facts));
   HEED_RETURN_IF_ERROR(core::PlanDropoutMask(problem, facts, &plan, nullptr));
+  if (plan.row->backend == core::Backend::kCuda) {
+    return cuda::DropoutMask(problem, plan, cuda::Action::kRun);
+  }
   return reference::DropoutMask(problem);
 }
 
@@ -69,7 +82,7 @@ Status DropoutMask(const heed_dropout_mask_args_t* args) {
 Status PlanOnly(const core::CheckedCall& call) {
   core::DeviceFacts facts;
   Plan plan;
-  HEED_RETURN_IF_ERROR(ReadFacts(&facts));
+  HEED_RETURN_IF_ERROR(ReadFacts(call.exec, &facts));
   HEED_RETURN_IF_ERROR(core::PlanCheckedCall(call, facts, &plan, nullptr));
   return core::Internal(core::Format("%s: the row has no launcher", plan.row->id));
 }

@@ -1,20 +1,23 @@
 #include "api/boundary.h"
 #include "core/abi_struct.h"
 #include "core/tensor_info.h"
+#include "cuda/backend.h"
 
 namespace heed::api {
 namespace {
 
-// CPU calls validate their lengths and block tables, so no kernel ever has one to flag.
 core::Status CheckDeviceErrors(heed_device_t device, heed_device_errors_t* errors) {
   HEED_RETURN_IF_ERROR(core::RequirePointer("errors", errors));
   HEED_RETURN_IF_ERROR(core::CheckDevice("device", device));
-  if (!core::IsHostDevice(device)) {
+  heed_device_errors_t found = HEED_DEVICE_ERRORS_INIT;
+  if (device.device_type == HEED_DEVICE_CUDA || device.device_type == HEED_DEVICE_CUDA_MANAGED) {
+    HEED_RETURN_IF_ERROR(cuda::TakeErrors(device, &found));
+  } else if (!core::IsHostDevice(device)) {
     return {HEED_UNAVAILABLE, core::Format("device = %s: its backend is not part of this build",
                                            core::DeviceText(device).c_str())};
   }
-  const heed_device_errors_t none = HEED_DEVICE_ERRORS_INIT;
-  return core::WriteStruct("errors", none, errors);
+  // CPU calls validate their lengths and block tables, so none of their kernels has one to flag.
+  return core::WriteStruct("errors", found, errors);
 }
 
 }  // namespace

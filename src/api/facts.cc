@@ -5,6 +5,7 @@
 
 #include "core/os/os.h"
 #include "cpu/forward.h"
+#include "cuda/backend.h"
 
 namespace heed::api {
 namespace {
@@ -58,7 +59,8 @@ core::Status ReadForcedThreads(std::int32_t* num_threads) {
                    core::os::kMaxThreads));
 }
 
-core::Status ReadFacts(core::DeviceFacts* facts) {
+core::Status ReadFacts(const core::ExecOptions& exec, core::DeviceFacts* facts) {
+  if (exec.backend == HEED_BACKEND_CUDA) return cuda::ReadFacts(exec.device, &facts->cuda);
   for (std::size_t target = 1; target < facts->has_cpu_target.size(); ++target) {
     const std::string& reason = TargetReasons()[target];
     facts->has_cpu_target[target] = reason.empty();

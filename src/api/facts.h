@@ -8,7 +8,7 @@ namespace heed::api {
 
 // Reads the CPU, the affinity mask, HEED_NUM_THREADS and HEED_CPU_TARGET.
 // Errors: HEED_INVALID_ARGUMENT when one of the two variables has no legal value.
-core::Status ReadFacts(core::DeviceFacts* facts);
+core::Status ReadFacts(const core::ExecOptions& exec, core::DeviceFacts* facts);
 
 // HEED_CPU_TARGET; kNone when unset.
 core::Status ReadForcedTarget(core::CpuTarget* forced);

@@ -9,6 +9,7 @@
 #include "core/abi_struct.h"
 #include "core/os/os.h"
 #include "core/registry.h"
+#include "cuda/backend.h"
 
 namespace heed::api {
 namespace {
@@ -19,15 +20,17 @@ using core::Status;
 
 struct BackendInfo {
   const char* name;
-  const char* why_unavailable;  // null when it runs here
+  std::string why_unavailable;  // empty when it runs here
 };
 
-constexpr std::array<BackendInfo, 4> kBackends = {{
-    {"cpu", nullptr},
-    {"cuda", "the CUDA backend is not part of this build"},
-    {"webgpu", "the WebGPU backend is not part of this build"},
-    {"reference", nullptr},
-}};
+std::array<BackendInfo, 4> Backends() {
+  return {{
+      {"cpu", {}},
+      {"cuda", cuda::WhyUnavailable()},
+      {"webgpu", "the WebGPU backend is not part of this build"},
+      {"reference", {}},
+  }};
+}
 
 // What the environment forces, and the variables that no call accepts.
 struct Overrides {
@@ -51,9 +54,13 @@ std::string Yes(const std::string& why_not) {
 
 std::string InfoText() {
   std::string text = Format("heed %s\n\nbackends\n", heed_version());
-  for (const BackendInfo& backend : kBackends) {
-    text += Format("  %-10s %s\n", backend.name,
-                   Yes(backend.why_unavailable ? backend.why_unavailable : "").c_str());
+  for (const BackendInfo& backend : Backends()) {
+    text += Format("  %-10s %s\n", backend.name, Yes(backend.why_unavailable).c_str());
+  }
+  int ordinal = 0;
+  for (const cuda::DeviceSummary& device : cuda::Devices()) {
+    text += Format("  cuda:%-5d %s, sm_%d, %d multiprocessors\n", ordinal++, device.name.c_str(),
+                   device.compute_capability, device.num_multiprocessors);
   }
   text += Format("\ncpu: %s, %d usable cores\n", core::os::CpuModelName().c_str(),
                  core::os::NumUsableCores());
@@ -105,12 +112,22 @@ std::string RowJson(const core::KernelRow& row) {
       core::OpName(row.op), core::DTypeName(row.dtype), row.tile_q_rows, row.tile_kv_rows);
 }
 
+std::string CudaDevicesJson() {
+  std::string devices;
+  for (const cuda::DeviceSummary& device : cuda::Devices()) {
+    if (!devices.empty()) devices += ", ";
+    devices +=
+        Format("{\"name\": %s, \"compute_capability\": %d, \"multiprocessors\": %d}",
+               Quoted(device.name).c_str(), device.compute_capability, device.num_multiprocessors);
+  }
+  return "[" + devices + "]";
+}
+
 std::string InfoJson() {
   std::string backends;
-  for (const BackendInfo& backend : kBackends) {
+  for (const BackendInfo& backend : Backends()) {
     if (!backends.empty()) backends += ", ";
-    backends +=
-        AvailabilityJson(backend.name, backend.why_unavailable ? backend.why_unavailable : "");
+    backends += AvailabilityJson(backend.name, backend.why_unavailable);
   }
   std::string targets;
   for (int index = 1; index < core::kNumCpuTargets; ++index) {
@@ -129,7 +146,8 @@ std::string InfoJson() {
     errors += (errors.empty() ? "" : ", ") + Quoted(error);
   }
   std::string json = Format("{\"version\": %s, \"backends\": [", Quoted(heed_version()).c_str());
-  json += backends + "], \"cpu\": {\"model\": " + Quoted(core::os::CpuModelName());
+  json += backends + "], \"cuda_devices\": " + CudaDevicesJson() +
+          ", \"cpu\": {\"model\": " + Quoted(core::os::CpuModelName());
   json += Format(", \"usable_cores\": %d, \"forced_threads\": ", core::os::NumUsableCores());
   json += overrides.num_threads > 0 ? Format("%d", overrides.num_threads) : "null";
   json += ", \"forced_target\": ";

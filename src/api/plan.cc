@@ -9,6 +9,7 @@
 #include "core/abi_struct.h"
 #include "core/checked_call.h"
 #include "core/explain.h"
+#include "cuda/backend.h"
 
 namespace heed::api {
 namespace {
@@ -24,63 +25,75 @@ struct PlannedCall {
   std::vector<core::Rejection> rejections;
 };
 
-enum class Detail { kPlanOnly, kExplained };
+// kPrepared also loads what the planned call would.
+enum class Detail { kPlanOnly, kExplained, kPrepared };
 
-template <class Problem, class Planner>
-void PlanWith(Planner planner, const Problem& problem, Detail detail,
-              const core::DeviceFacts& facts, PlannedCall* call) {
-  const bool is_explained = detail == Detail::kExplained;
-  call->planned = planner(problem, facts, &call->plan, is_explained ? &call->rejections : nullptr);
-  if (is_explained) call->description = core::Describe(problem);
+const core::ExecOptions& ExecOf(const core::BackwardProblem& problem) {
+  return problem.forward.exec;
 }
+template <class Problem>
+const core::ExecOptions& ExecOf(const Problem& problem) {
+  return problem.exec;
+}
+
+// How one operation is checked, planned and, on a GPU, prepared (null: never has a CUDA row).
+template <class Args, class Problem>
+struct Operation {
+  Status (*build)(const Args* args, Purpose purpose, Problem* problem);
+  Status (*plan)(const Problem& problem, const core::DeviceFacts& facts, core::Plan* plan,
+                 std::vector<core::Rejection>* rejections);
+  Status (*run_on_cuda)(const Problem& problem, const core::Plan& plan, cuda::Action action);
+};
+
+template <class Args, class Problem>
+Status PlanAs(const Operation<Args, Problem>& operation, const void* args, Detail detail,
+              PlannedCall* call) {
+  Problem problem;
+  core::DeviceFacts facts;
+  HEED_RETURN_IF_ERROR(operation.build(static_cast<const Args*>(args), Purpose::kPlan, &problem));
+  HEED_RETURN_IF_ERROR(ReadFacts(ExecOf(problem), &facts));
+  const bool is_explained = detail == Detail::kExplained;
+  call->planned =
+      operation.plan(problem, facts, &call->plan, is_explained ? &call->rejections : nullptr);
+  if (is_explained) call->description = core::Describe(problem);
+  if (detail == Detail::kPrepared && call->planned.ok() && operation.run_on_cuda != nullptr &&
+      call->plan.row->backend == core::Backend::kCuda) {
+    return operation.run_on_cuda(problem, call->plan, cuda::Action::kPrepare);
+  }
+  return {};
+}
+
+constexpr Operation<heed_forward_args_t, core::ForwardProblem> kForward = {
+    core::BuildForwardProblem, core::PlanForward, cuda::Forward};
+constexpr Operation<heed_backward_args_t, core::BackwardProblem> kBackward = {
+    core::BuildBackwardProblem, core::PlanBackward, cuda::Backward};
+constexpr Operation<heed_combine_args_t, core::CombineProblem> kCombine = {
+    core::BuildCombineProblem, core::PlanCombine, cuda::Combine};
+constexpr Operation<heed_dropout_mask_args_t, core::DropoutMaskProblem> kDropoutMask = {
+    core::BuildDropoutMaskProblem, core::PlanDropoutMask, cuda::DropoutMask};
+constexpr Operation<heed_decode_args_t, core::CheckedCall> kDecode = {
+    core::CheckDecode, core::PlanCheckedCall, nullptr};
+constexpr Operation<heed_quantize_kv_args_t, core::CheckedCall> kQuantizeKv = {
+    core::CheckQuantizeKv, core::PlanCheckedCall, nullptr};
 
 // Returns the errors of the arguments; what the planner answers stands in call->planned.
 Status PlanCall(std::int32_t op, const void* args, Detail detail, PlannedCall* call) {
   HEED_RETURN_IF_ERROR(core::CheckEnum("op", op, HEED_OP_DROPOUT_MASK));
   HEED_RETURN_IF_ERROR(core::RequirePointer("args", args));
-  core::DeviceFacts facts;
-  HEED_RETURN_IF_ERROR(ReadFacts(&facts));
   switch (op) {
-    case HEED_OP_FORWARD: {
-      core::ForwardProblem problem;
-      HEED_RETURN_IF_ERROR(core::BuildForwardProblem(static_cast<const heed_forward_args_t*>(args),
-                                                     Purpose::kPlan, &problem));
-      PlanWith(core::PlanForward, problem, detail, facts, call);
-      return {};
-    }
-    case HEED_OP_BACKWARD: {
-      core::BackwardProblem problem;
-      HEED_RETURN_IF_ERROR(core::BuildBackwardProblem(
-          static_cast<const heed_backward_args_t*>(args), Purpose::kPlan, &problem));
-      PlanWith(core::PlanBackward, problem, detail, facts, call);
-      return {};
-    }
-    case HEED_OP_COMBINE: {
-      core::CombineProblem problem;
-      HEED_RETURN_IF_ERROR(core::BuildCombineProblem(static_cast<const heed_combine_args_t*>(args),
-                                                     Purpose::kPlan, &problem));
-      PlanWith(core::PlanCombine, problem, detail, facts, call);
-      return {};
-    }
-    case HEED_OP_DROPOUT_MASK: {
-      core::DropoutMaskProblem problem;
-      HEED_RETURN_IF_ERROR(core::BuildDropoutMaskProblem(
-          static_cast<const heed_dropout_mask_args_t*>(args), Purpose::kPlan, &problem));
-      PlanWith(core::PlanDropoutMask, problem, detail, facts, call);
-      return {};
-    }
+    case HEED_OP_FORWARD:
+      return PlanAs(kForward, args, detail, call);
+    case HEED_OP_BACKWARD:
+      return PlanAs(kBackward, args, detail, call);
+    case HEED_OP_COMBINE:
+      return PlanAs(kCombine, args, detail, call);
+    case HEED_OP_DROPOUT_MASK:
+      return PlanAs(kDropoutMask, args, detail, call);
+    case HEED_OP_DECODE:
+      return PlanAs(kDecode, args, detail, call);
     default:
-      break;
+      return PlanAs(kQuantizeKv, args, detail, call);
   }
-  core::CheckedCall checked;
-  HEED_RETURN_IF_ERROR(
-      op == HEED_OP_DECODE
-          ? core::CheckDecode(static_cast<const heed_decode_args_t*>(args), Purpose::kPlan,
-                              &checked)
-          : core::CheckQuantizeKv(static_cast<const heed_quantize_kv_args_t*>(args), Purpose::kPlan,
-                                  &checked));
-  PlanWith(core::PlanCheckedCall, checked, detail, facts, call);
-  return {};
 }
 
 Status GivePlan(std::int32_t op, const void* args, heed_plan_info_t* info) {
@@ -107,10 +120,10 @@ Status Explain(std::int32_t op, const void* args, const TextBuffer& buffer) {
   return {};
 }
 
-// CPU rows are compiled in: a call that has a plan is prepared.
+// CPU rows are compiled in: such a call that has a plan is prepared.
 Status Prepare(std::int32_t op, const void* args) {
   PlannedCall call;
-  HEED_RETURN_IF_ERROR(PlanCall(op, args, Detail::kPlanOnly, &call));
+  HEED_RETURN_IF_ERROR(PlanCall(op, args, Detail::kPrepared, &call));
   return call.planned;
 }
 

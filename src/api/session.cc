@@ -16,7 +16,7 @@ Status Create(const heed_session_config_t* config, heed_session_t** session) {
   core::Plan plan;
   HEED_RETURN_IF_ERROR(core::RequirePointer("session", session));
   HEED_RETURN_IF_ERROR(core::CheckSessionConfig(config, &call));
-  HEED_RETURN_IF_ERROR(ReadFacts(&facts));
+  HEED_RETURN_IF_ERROR(ReadFacts(call.exec, &facts));
   HEED_RETURN_IF_ERROR(core::PlanCheckedCall(call, facts, &plan, nullptr));
   return core::Internal(core::Format("%s: the row has no session", plan.row->id));
 }

@@ -23,6 +23,9 @@ bool TakesDType(const KernelRow& row, DType dtype) {
 }
 
 bool RunsHere(const KernelRow& row, const DeviceFacts& facts) {
+  if (row.backend == Backend::kCuda) {
+    return facts.cuda.compute_capability >= row.cuda.min_compute_capability;
+  }
   return row.cpu_target == CpuTarget::kNone ||
          facts.has_cpu_target[static_cast<std::size_t>(row.cpu_target)];
 }
@@ -30,6 +33,23 @@ bool RunsHere(const KernelRow& row, const DeviceFacts& facts) {
 std::string WhyNoTarget(CpuTarget target, const DeviceFacts& facts) {
   const char* why = facts.why_no_cpu_target[static_cast<std::size_t>(target)];
   return why != nullptr ? why : Format("this machine lacks %s", CpuTargetName(target));
+}
+
+std::optional<Objection> CudaObjectionTo(const KernelRow& row, const RowRequest& request,
+                                         const CudaFacts& facts) {
+  if (facts.compute_capability < row.cuda.min_compute_capability) {
+    return Objection{Stage::kTarget,
+                     Format("needs sm_%d, this GPU is sm_%d", row.cuda.min_compute_capability,
+                            facts.compute_capability)};
+  }
+  if (facts.planner.shared_bytes == nullptr) return std::nullopt;
+  const std::size_t needed =
+      facts.planner.shared_bytes(row, request.head_dim_qk, request.head_dim_v);
+  if (needed > facts.max_shared_bytes) {
+    return Objection{Stage::kTarget, Format("needs %zu bytes of shared memory, this GPU offers %zu",
+                                            needed, facts.max_shared_bytes)};
+  }
+  return std::nullopt;
 }
 
 std::optional<Objection> ObjectionTo(const KernelRow& row, const RowRequest& request,
@@ -45,7 +65,10 @@ std::optional<Objection> ObjectionTo(const KernelRow& row, const RowRequest& req
     return Objection{Stage::kHeadDim, Format("head dim %" PRId64 " is above its %" PRId64,
                                              request.head_dim, row.max_head_dim)};
   }
-  if (!RunsHere(row, facts)) {
+  if (row.backend == Backend::kCuda) {
+    std::optional<Objection> objection = CudaObjectionTo(row, request, facts.cuda);
+    if (objection) return objection;
+  } else if (!RunsHere(row, facts)) {
     return Objection{Stage::kTarget, WhyNoTarget(row.cpu_target, facts)};
   }
   if (facts.forced_cpu_target != CpuTarget::kNone && row.cpu_target != CpuTarget::kNone &&
@@ -69,7 +92,17 @@ bool IsSlowBf16Dot(const KernelRow& row, const DeviceFacts& facts) {
   return row.cpu_target == CpuTarget::kAvx512Bf16 && !facts.has_fast_bf16_dot;
 }
 
-std::int32_t RankHere(const KernelRow& row, const DeviceFacts& facts) {
+// A CUDA row tuned for this kind of problem goes above the general ones of its head dim, and below
+// them where it is tuned for another kind. Ranks of neighbouring head dims are 10 apart.
+std::int32_t CudaUseBonus(CudaUse of_row, CudaUse of_request) {
+  if (of_row == CudaUse::kAny) return 0;
+  return of_row == of_request ? 2 : -5;
+}
+
+std::int32_t RankHere(const KernelRow& row, const RowRequest& request, const DeviceFacts& facts) {
+  if (row.backend == Backend::kCuda) {
+    return row.rank + CudaUseBonus(row.cuda.use, request.cuda_use);
+  }
   return IsSlowBf16Dot(row, facts) ? kSlowBf16DotRank : row.rank;
 }
 
@@ -80,10 +113,12 @@ std::string WhyOutranked(const KernelRow& row, const DeviceFacts& facts) {
 
 bool IsSlowerSubstitute(const KernelRow& chosen, const RowRequest& request,
                         const DeviceFacts& facts) {
+  // CUDA rows differ by tuning; what is slower about a call is the planner's remark.
+  if (chosen.backend == Backend::kCuda) return false;
   for (const KernelRow& row : KernelRows()) {
     if (row.op == chosen.op && row.backend == chosen.backend &&
-        RankHere(row, facts) > RankHere(chosen, facts) && TakesDType(row, request.dtype) &&
-        RunsHere(row, facts)) {
+        RankHere(row, request, facts) > RankHere(chosen, request, facts) &&
+        TakesDType(row, request.dtype) && RunsHere(row, facts)) {
       return true;
     }
   }
@@ -125,9 +160,11 @@ Status NothingFits(const RowRequest& request, std::vector<Candidate> rejected) {
 // Backends without rows in this build, and a forced target that this machine lacks.
 Status CheckAvailable(const RowRequest& request, const DeviceFacts& facts) {
   const Backend backend = BackendFromAbi(request.exec.backend);
-  if (backend == Backend::kCuda || backend == Backend::kWebgpu) {
-    return {HEED_UNAVAILABLE, Format("the %s backend is not part of this build",
-                                     backend == Backend::kCuda ? "CUDA" : "WebGPU")};
+  if (backend == Backend::kWebgpu) {
+    return {HEED_UNAVAILABLE, "the WebGPU backend is not part of this build"};
+  }
+  if (backend == Backend::kCuda && !facts.cuda.why_unavailable.empty()) {
+    return {HEED_UNAVAILABLE, "the CUDA backend: " + facts.cuda.why_unavailable};
   }
   const CpuTarget forced = facts.forced_cpu_target;
   if (backend == Backend::kCpu && forced != CpuTarget::kNone &&
@@ -173,7 +210,8 @@ Status ChooseRow(const RowRequest& request, const DeviceFacts& facts, Plan* plan
   const KernelRow* best = nullptr;
   for (const KernelRow& row : KernelRows()) {
     if (row.op != request.op || ObjectionTo(row, request, facts)) continue;
-    if (best == nullptr || RankHere(row, facts) > RankHere(*best, facts)) best = &row;
+    if (best == nullptr || RankHere(row, request, facts) > RankHere(*best, request, facts))
+      best = &row;
   }
 
   std::vector<Candidate> rejected;

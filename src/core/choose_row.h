@@ -12,6 +12,9 @@ struct RowRequest {
   DType dtype;
   std::int64_t head_dim;  // the larger of D and Dv; 0 = the operation has none
   const ExecOptions& exec;
+  std::int64_t head_dim_v = 0;  // Dv; head_dim_qk is D. Only CUDA rows look at them
+  std::int64_t head_dim_qk = 0;
+  CudaUse cuda_use = CudaUse::kAny;
 };
 
 // Fills plan->row and plan->is_slower_substitute. rejections (may be null) gets one entry for every

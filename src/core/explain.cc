@@ -64,7 +64,7 @@ std::string Describe(const BackwardProblem& problem) {
 }
 
 std::string Describe(const CombineProblem& problem) {
-  const RowRequest request = {Op::kCombine, problem.o.dtype, 0, problem.exec};
+  const RowRequest request = {Op::kCombine, problem.o.dtype, 0, problem.exec, 0, 0, CudaUse::kAny};
   return Format("%s\nshape: parts %" PRId64 ", B %" PRId64 ", Hq %" PRId64 ", Sq %" PRId64
                 ", Dv %" PRId64 "\n",
                 RequestText(request).c_str(), problem.num_parts, problem.batch, problem.num_q_heads,
@@ -72,14 +72,15 @@ std::string Describe(const CombineProblem& problem) {
 }
 
 std::string Describe(const DropoutMaskProblem& problem) {
-  const RowRequest request = {Op::kDropoutMask, problem.mask.dtype, 0, problem.exec};
+  const RowRequest request = {Op::kDropoutMask, problem.mask.dtype, 0, problem.exec, 0, 0,
+                              CudaUse::kAny};
   return Format("%s\nshape: B %" PRId64 ", Hq %" PRId64 ", Sq %" PRId64 ", Skv %" PRId64 "\n",
                 RequestText(request).c_str(), problem.batch, problem.num_q_heads, problem.q_len,
                 problem.kv_len);
 }
 
 std::string Describe(const CheckedCall& call) {
-  return RequestText({call.op, call.dtype, call.head_dim, call.exec}) + "\n";
+  return RequestText({call.op, call.dtype, call.head_dim, call.exec, 0, 0, CudaUse::kAny}) + "\n";
 }
 
 std::string ExplainPlan(const std::string& description, const Status& planned, const Plan& plan,
@@ -94,6 +95,7 @@ std::string ExplainPlan(const std::string& description, const Status& planned, c
         Format("tasks: %" PRId64 " on %d workers, %" PRId64 " split%s of the keys\n",
                plan.num_tasks, plan.num_workers, plan.num_splits, plan.num_splits == 1 ? "" : "s");
     text += Format("workspace: %zu bytes\n", plan.workspace_bytes);
+    if (plan.remark != nullptr) text += Format("note: %s\n", plan.remark);
   } else {
     text += Format("kernel: none: %s: %s\n", StatusName(planned.code()), planned.message().c_str());
   }

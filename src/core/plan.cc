@@ -35,6 +35,34 @@ Status PlanCpuForward(const ForwardProblem& problem, const DeviceFacts& facts, P
   return {};
 }
 
+// Fewer tiles of 128 rows than multiprocessors: rows that spread one tile's keys over more warps
+// win. A result must not depend on the batch under fixed_split, so the size is not looked at then.
+CudaUse CudaUseOf(const ForwardProblem& problem, const CudaFacts& facts) {
+  const Shape& shape = problem.shape;
+  const bool is_bounded = problem.score.window.right >= 0;
+  if (!problem.exec.fixed_split) {
+    constexpr std::int64_t kUsualTileRows = 128;
+    const std::int64_t tiles = device::CeilDiv(shape.max_q_len, kUsualTileRows);
+    const std::int64_t limit = facts.num_multiprocessors;
+    if (tiles < limit && shape.num_q_heads < limit && shape.batch < limit &&
+        tiles * shape.num_q_heads * shape.batch < limit) {
+      return CudaUse::kFewTasks;
+    }
+  }
+  return is_bounded ? CudaUse::kCausal : CudaUse::kFull;
+}
+
+RowRequest RequestOf(Op op, const ForwardProblem& problem, const DeviceFacts& facts) {
+  const Shape& shape = problem.shape;
+  return {op,
+          problem.dtype(),
+          std::max(shape.head_dim, shape.head_dim_v),
+          problem.exec,
+          shape.head_dim_v,
+          shape.head_dim,
+          CudaUseOf(problem, facts.cuda)};
+}
+
 // Rows that run as one task on the calling thread, without scratch.
 Status PlanSingleTask(const RowRequest& request, const DeviceFacts& facts, Plan* plan,
                       std::vector<Rejection>* rejections) {
@@ -54,37 +82,41 @@ std::int64_t NumQueryTiles(const Sequence& sequence, std::int64_t group, std::in
 Status PlanForward(const ForwardProblem& problem, const DeviceFacts& facts, Plan* plan,
                    std::vector<Rejection>* rejections) {
   *plan = Plan{};
-  const std::int64_t head_dim = std::max(problem.shape.head_dim, problem.shape.head_dim_v);
-  const RowRequest request = {Op::kForward, problem.dtype(), head_dim, problem.exec};
+  const RowRequest request = RequestOf(Op::kForward, problem, facts);
   HEED_RETURN_IF_ERROR(ChooseRow(request, facts, plan, rejections));
   if (plan->row->backend == Backend::kCpu) return PlanCpuForward(problem, facts, plan);
+  if (plan->row->backend == Backend::kCuda) {
+    return facts.cuda.planner.plan_forward(problem, facts.cuda, plan);
+  }
   plan->num_tasks = 1;
   return {};
 }
 
 Status PlanBackward(const BackwardProblem& problem, const DeviceFacts& facts, Plan* plan,
                     std::vector<Rejection>* rejections) {
-  const Shape& shape = problem.forward.shape;
-  const RowRequest request = {Op::kBackward, problem.forward.dtype(),
-                              std::max(shape.head_dim, shape.head_dim_v), problem.forward.exec};
-  return PlanSingleTask(request, facts, plan, rejections);
+  const RowRequest request = RequestOf(Op::kBackward, problem.forward, facts);
+  HEED_RETURN_IF_ERROR(PlanSingleTask(request, facts, plan, rejections));
+  if (plan->row->backend != Backend::kCuda) return {};
+  return facts.cuda.planner.plan_backward(problem, facts.cuda, plan);
 }
 
 Status PlanCombine(const CombineProblem& problem, const DeviceFacts& facts, Plan* plan,
                    std::vector<Rejection>* rejections) {
-  const RowRequest request = {Op::kCombine, problem.o.dtype, problem.head_dim_v, problem.exec};
+  const RowRequest request = {Op::kCombine, problem.o.dtype, problem.head_dim_v, problem.exec, 0, 0,
+                              CudaUse::kAny};
   return PlanSingleTask(request, facts, plan, rejections);
 }
 
 Status PlanDropoutMask(const DropoutMaskProblem& problem, const DeviceFacts& facts, Plan* plan,
                        std::vector<Rejection>* rejections) {
-  const RowRequest request = {Op::kDropoutMask, problem.mask.dtype, 0, problem.exec};
+  const RowRequest request = {Op::kDropoutMask, problem.mask.dtype, 0, problem.exec, 0, 0,
+                              CudaUse::kAny};
   return PlanSingleTask(request, facts, plan, rejections);
 }
 
 Status PlanCheckedCall(const CheckedCall& call, const DeviceFacts& facts, Plan* plan,
                        std::vector<Rejection>* rejections) {
-  const RowRequest request = {call.op, call.dtype, call.head_dim, call.exec};
+  const RowRequest request = {call.op, call.dtype, call.head_dim, call.exec, 0, 0, CudaUse::kAny};
   return PlanSingleTask(request, facts, plan, rejections);
 }
 

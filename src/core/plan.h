@@ -3,6 +3,7 @@
 #define HEED_CORE_PLAN_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -15,6 +16,30 @@ namespace heed::core {
 // Scratch bytes that one worker of `row` needs; a pure function that the row's backend provides.
 using WorkerScratchBytes = std::size_t (*)(const KernelRow& row, const ForwardProblem& problem);
 
+struct Plan;
+struct CudaFacts;
+
+// Pure functions that the CUDA backend provides; null = it is not part of this build.
+struct CudaPlanner {
+  // Dynamic shared memory of one CTA.
+  std::size_t (*shared_bytes)(const KernelRow& row, std::int64_t head_dim,
+                              std::int64_t head_dim_v) = nullptr;
+  // Fill tasks, splits and workspace of a chosen row.
+  Status (*plan_forward)(const ForwardProblem& problem, const CudaFacts& facts,
+                         Plan* plan) = nullptr;
+  Status (*plan_backward)(const BackwardProblem& problem, const CudaFacts& facts,
+                          Plan* plan) = nullptr;
+};
+
+// The GPU of a call.
+struct CudaFacts {
+  std::string why_unavailable = "no CUDA device was asked for";  // empty = it can be used
+  std::int32_t compute_capability = 0;                           // 90 = sm_90
+  std::int32_t num_multiprocessors = 0;
+  std::size_t max_shared_bytes = 0;  // of one CTA, opted in
+  CudaPlanner planner;
+};
+
 // What the machine offers. Tests fill it by hand; the API layer fills it from core/os and the
 // backends.
 struct DeviceFacts {
@@ -26,6 +51,7 @@ struct DeviceFacts {
   // Why a target is absent, such as "this CPU has no avx512f"; null = no reason known.
   std::array<const char*, kNumCpuTargets> why_no_cpu_target = {};
   WorkerScratchBytes cpu_forward_scratch = nullptr;  // null = CPU forward rows need none
+  CudaFacts cuda;
 };
 
 struct Plan {
@@ -35,6 +61,7 @@ struct Plan {
   std::int32_t num_workers = 1;
   std::size_t workspace_bytes = 0;
   bool is_slower_substitute = false;
+  const char* remark = nullptr;  // static text for explain, such as why access is element-wise
 };
 
 // One row that was not chosen, with the first reason.

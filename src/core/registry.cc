@@ -15,8 +15,22 @@ constexpr KernelRow kRows[] = {
    max_head_dim,                                                                             \
    tile_q,                                                                                   \
    tile_kv,                                                                                  \
-   rank},
+   rank,                                                                                     \
+   {}},
+#define HEED_CUDA_KERNEL(id, op, dtype, max_head_dim, min_cc, tile_q, tile_kv, warps, groups, \
+                         stages, variant, use, rank)                                          \
+  {id,                                                                                        \
+   Backend::kCuda,                                                                            \
+   CpuTarget::kNone,                                                                          \
+   Op::k##op,                                                                                 \
+   DType::k##dtype,                                                                           \
+   max_head_dim,                                                                              \
+   tile_q,                                                                                    \
+   tile_kv,                                                                                   \
+   rank,                                                                                      \
+   {min_cc, warps, groups, stages, variant, CudaUse::k##use}},
 #include "core/kernels.inc"
+#undef HEED_CUDA_KERNEL
 #undef HEED_KERNEL
 };
 

@@ -16,12 +16,30 @@ enum class Op : std::uint8_t { kForward, kBackward, kDecode, kCombine, kQuantize
 enum class CpuTarget : std::uint8_t { kNone, kGeneric, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 inline constexpr int kNumCpuTargets = 6;
 
+// What a CUDA row is tuned for. It runs other problems too, ranked below rows tuned for them.
+enum class CudaUse : std::uint8_t {
+  kAny,
+  kFull,     // no bound on the right of the window
+  kCausal,   // a bound on the right
+  kFewTasks  // fewer query tiles than the GPU has multiprocessors
+};
+
 const char* BackendName(Backend backend);
 const char* OpName(Op op);
 const char* CpuTargetName(CpuTarget target);
 
 // max_head_dim of rows that only memory limits.
 inline constexpr std::int64_t kAnyHeadDim = std::numeric_limits<std::int64_t>::max();
+
+// The part of a row that only CUDA kernels have; src/cuda/kernel_traits.h explains the numbers.
+struct CudaTuning {
+  std::int32_t min_compute_capability = 0;  // 80 = sm_80
+  std::int32_t num_warps = 0;
+  std::int32_t kv_groups = 0;
+  std::int32_t num_stages = 0;
+  std::int32_t variant = 0;
+  CudaUse use = CudaUse::kAny;
+};
 
 struct KernelRow {
   const char* id;
@@ -33,6 +51,7 @@ struct KernelRow {
   std::int32_t tile_q_rows;
   std::int32_t tile_kv_rows;
   std::int32_t rank;
+  CudaTuning cuda = {};
 };
 
 std::span<const KernelRow> KernelRows();

@@ -63,7 +63,11 @@ HEED_DEVICE PhiloxWords DropoutWords(const DropoutStream& stream, u32 head_index
 
 // The 16-bit number of element (i, j) in the words of its patch.
 HEED_DEVICE u32 NumberInPatch(const PhiloxWords& words, u32 i, u32 j) {
-  const u32 word = words.word[2 * (i % 16 / 8) + j % 16 / 8];
+  // Selects, not an index: an array indexed at run time would leave a GPU's registers.
+  const bool is_lower = i % 16 >= 8;
+  const u32 left = is_lower ? words.word[2] : words.word[0];
+  const u32 right = is_lower ? words.word[3] : words.word[1];
+  const u32 word = j % 16 >= 8 ? right : left;
   return j % 2 == 0 ? word & 0xFFFFu : word >> 16;
 }
 
