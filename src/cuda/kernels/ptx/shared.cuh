@@ -37,6 +37,13 @@ __device__ __forceinline__ void CopyAsync16(u32 shared_address, const void* glob
                : "memory");
 }
 
+// sm_80. 4 bytes global -> shared through L1, zero when num_bytes is 0.
+__device__ __forceinline__ void CopyAsync4(u32 shared_address, const void* global, u32 num_bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address), "l"(global),
+               "r"(num_bytes)
+               : "memory");
+}
+
 // sm_80.
 __device__ __forceinline__ void CopyAsyncCommit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -57,6 +64,20 @@ __device__ __forceinline__ void StoreShared16(u32 address, const u32 (&r)[4]) {
 __device__ __forceinline__ void LoadShared16(u32 (&r)[4], u32 address) {
   asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+__device__ __forceinline__ u32 LoadShared4(u32 address) {
+  u32 value;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
+
+// Two floats, aligned to 8 bytes.
+__device__ __forceinline__ void LoadShared8(float (&value)[2], u32 address) {
+  asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];"
+               : "=f"(value[0]), "=f"(value[1])
                : "r"(address)
                : "memory");
 }

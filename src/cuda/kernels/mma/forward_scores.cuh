@@ -1,0 +1,126 @@
+// From products q . k to scores in log2 units: softcap, bias, ALiBi, then the mask by selection.
+#ifndef HEED_CUDA_KERNELS_MMA_FORWARD_SCORES_CUH_
+#define HEED_CUDA_KERNELS_MMA_FORWARD_SCORES_CUH_
+
+#include "cuda/kernels/mma/forward_config.cuh"
+#include "device/constants.h"
+#include "device/mask.h"
+
+namespace heed::cuda {
+
+// Keys a row may see, kept in shared memory for the steps that cross a bound.
+struct RowRange {
+  i32 begin;
+  i32 end;
+};
+
+__device__ __forceinline__ RowRange RowRangeOf(const device::WindowRule& window,
+                                               const ForwardTask& task, i32 row) {
+  // Rows past the last one repeat it: they are not stored, and must not look empty.
+  const i32 known = device::Max(0, device::Min(row, task.q_len - 1));
+  const device::KeyRange range = device::VisibleKeys(window, known, task.q_len, task.kv_len);
+  return RowRange{static_cast<i32>(range.begin), static_cast<i32>(range.end)};
+}
+
+// What the terms of one head need, fetched once.
+struct HeadTerms {
+  const u8* bias = nullptr;
+  const u8* mask = nullptr;
+  float slope_log2 = 0.0f;
+};
+
+template <class C>
+__device__ __forceinline__ HeadTerms HeadTermsOf(const ScoreRuleArg& rule,
+                                                 const ForwardTask& task) {
+  using T = typename C::Traits;
+  HeadTerms terms;
+  if constexpr (T::kBias != 0) {
+    const i64 elems = device::ScoreOffsetElems(rule.bias.strides, task.batch, task.q_head, 0, 0);
+    constexpr int kBytes = T::kBias == 1 ? 4 : C::Element::kBytes;
+    terms.bias = static_cast<const u8*>(rule.bias.data) + elems * kBytes;
+  }
+  if constexpr (T::kMask) {
+    terms.mask = static_cast<const u8*>(rule.mask.data) +
+                 device::ScoreOffsetElems(rule.mask.strides, task.batch, task.q_head, 0, 0);
+  }
+  if constexpr (T::kAlibi) {
+    const HeadArg& slopes = rule.alibi_slopes;
+    terms.slope_log2 =
+        slopes
+            .data[task.batch * slopes.batch_stride_elems + task.q_head * slopes.head_stride_elems] *
+        static_cast<float>(device::kLog2E);
+  }
+  return terms;
+}
+
+template <class C>
+__device__ __forceinline__ float BiasAt(const HeadTerms& terms, i64 at_elems) {
+  if constexpr (C::Traits::kBias == 1) {
+    return reinterpret_cast<const float*>(terms.bias)[at_elems];
+  } else {
+    using Element = typename C::Element;
+    return Element::ToF32(reinterpret_cast<const typename Element::Storage*>(terms.bias)[at_elems]);
+  }
+}
+
+// Replaces s (q . k) by the score in log2 units. kIsBounded: some key of the step is hidden from
+// some row by the window or the lengths. ranges: of the warp's first row.
+template <class C, bool kIsBounded>
+__device__ __forceinline__ void ScoreStep(Scores<C>& s, const ScoreRuleArg& rule,
+                                          const ForwardTask& task, const HeadTerms& terms,
+                                          const RowRange* ranges, i32 warp_row, i32 first_key) {
+  using T = typename C::Traits;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const i32 lane_key = first_key + lane % 4 * 2;
+  constexpr float kLog2E = static_cast<float>(device::kLog2E);
+  const float inverse_softcap = T::kSoftcap ? 1.0f / rule.softcap : 0.0f;
+#pragma unroll
+  for (int m = 0; m < C::kRowBlocks; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row_in_warp = 16 * m + 8 * half + lane / 4;
+      // Rows past the last one read its bias and mask.
+      const i32 row = device::Min(task.first_row + warp_row + row_in_warp, task.q_len - 1);
+      RowRange range{0, task.kv_len};
+      if constexpr (kIsBounded && C::kHasWindow) range = ranges[row_in_warp];
+      const i64 bias_row = T::kBias != 0 ? row * rule.bias.strides.query_elems : 0;
+      const i64 mask_row = T::kMask ? row * rule.mask.strides.query_elems : 0;
+#pragma unroll
+      for (int n = 0; n < C::kKeyBlocks; ++n) {
+#pragma unroll
+        for (int column = 0; column < 2; ++column) {
+          const i32 key = lane_key + 8 * n + column;
+          float& score = s[m][n][2 * half + column];
+          bool is_visible = true;
+          if constexpr (kIsBounded) is_visible = key < range.end;
+          if constexpr (kIsBounded && T::kWindow == 2) {
+            is_visible = is_visible && key >= range.begin;
+          }
+          if constexpr (T::kMask) {
+            is_visible =
+                is_visible && terms.mask[mask_row + key * rule.mask.strides.key_elems] != 0;
+          }
+          if constexpr (T::kSoftcap) {
+            score = tanhf(score * rule.scale * inverse_softcap) * (rule.softcap * kLog2E);
+          } else {
+            score *= rule.scale_log2;
+          }
+          if constexpr (T::kBias != 0) {
+            const float bias =
+                is_visible ? BiasAt<C>(terms, bias_row + key * rule.bias.strides.key_elems) : 0.0f;
+            score = fmaf(bias, kLog2E, score);
+          }
+          if constexpr (T::kAlibi) {
+            const float distance = static_cast<float>(abs(row + task.shift - key));
+            score = fmaf(-terms.slope_log2, distance, score);
+          }
+          score = is_visible ? score : -device::kInfinity;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_KERNELS_MMA_FORWARD_SCORES_CUH_

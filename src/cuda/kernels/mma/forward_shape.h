@@ -1,0 +1,99 @@
+// Numbers of the mma forward kernel that host and device share: what `variant` means, how many
+// threads a CTA has and how its shared memory is divided. No device code.
+#ifndef HEED_CUDA_KERNELS_MMA_FORWARD_SHAPE_H_
+#define HEED_CUDA_KERNELS_MMA_FORWARD_SHAPE_H_
+
+#include "device/prelude.h"
+
+namespace heed::cuda {
+
+// The numbers of KernelTraits that decide the shape; element_bytes is 2 or 4.
+struct ForwardShape {
+  int element_bytes = 2;
+  int head_dim = 0;    // padded to a multiple of 16
+  int head_dim_v = 0;  // likewise
+  int tile_q = 0;
+  int tile_kv = 0;
+  int num_warps = 0;
+  int kv_groups = 1;
+  int num_stages = 1;
+  int variant = 0;
+};
+
+// KernelTraits::variant of this kernel.
+struct ForwardVariant {
+  int column_passes = 1;   // O is computed in this many runs over the keys, each for some columns
+  int min_ctas = 1;        // CTAs an SM shall hold: bounds the registers of a thread
+  int q_in_registers = 0;  // 1: a warp keeps its rows of Q in registers
+  int step_keys = 0;       // keys of one softmax step of a warp; 0: min(64, keys of its group)
+};
+
+HEED_DEVICE int EncodeForwardVariant(const ForwardVariant& v) {
+  return (v.column_passes - 1) + ((v.min_ctas - 1) << 4) + (v.q_in_registers << 8) +
+         ((v.step_keys / 16) << 9);
+}
+
+HEED_DEVICE ForwardVariant DecodeForwardVariant(int variant) {
+  return ForwardVariant{(variant & 15) + 1, ((variant >> 4) & 15) + 1, (variant >> 8) & 1,
+                        ((variant >> 9) & 31) * 16};
+}
+
+HEED_DEVICE int ForwardThreads(const ForwardShape& shape) { return shape.num_warps * 32; }
+
+// Rows of a q tile that one warp owns: 16 or 32.
+HEED_DEVICE int ForwardRowsPerWarp(const ForwardShape& shape) {
+  return shape.tile_q / (shape.num_warps / shape.kv_groups);
+}
+
+// Keys of a staged tile that one group of warps takes.
+HEED_DEVICE int ForwardGroupKeys(const ForwardShape& shape) {
+  return shape.tile_kv / shape.kv_groups;
+}
+
+HEED_DEVICE int ForwardStepKeys(const ForwardShape& shape) {
+  const int chosen = DecodeForwardVariant(shape.variant).step_keys;
+  return chosen != 0 ? chosen : device::Min(64, ForwardGroupKeys(shape));
+}
+
+// Columns of O that one pass computes.
+HEED_DEVICE int ForwardPassColumns(const ForwardShape& shape) {
+  const int passes = DecodeForwardVariant(shape.variant).column_passes;
+  return device::CeilDiv(device::CeilDiv(shape.head_dim_v, passes), 16) * 16;
+}
+
+// Shared memory: Q, then per stage K and V, then the key range of each row. After the last key the
+// space from the start on is reused for the output.
+struct ForwardSharedMemory {
+  int q_bytes = 0;
+  int k_bytes = 0;
+  int v_bytes = 0;
+  int ranges_offset_bytes = 0;
+  int merge_row_elems = 0;  // kv_groups > 1: distance of two rows of partial O, fp32
+  int total_bytes = 0;
+};
+
+HEED_DEVICE ForwardSharedMemory ForwardSharedMemoryOf(const ForwardShape& shape) {
+  ForwardSharedMemory m;
+  const int columns = ForwardPassColumns(shape);
+  m.q_bytes = shape.tile_q * shape.head_dim * shape.element_bytes;
+  m.k_bytes = shape.tile_kv * shape.head_dim * shape.element_bytes;
+  m.v_bytes = shape.tile_kv * columns * shape.element_bytes;
+  int output_bytes = shape.tile_q * columns * shape.element_bytes;
+  if (shape.kv_groups > 1) {
+    m.merge_row_elems = columns + 4;  // a shift of 4 banks from row to row
+    // Partial O of every group, then its reference points and sums.
+    output_bytes = shape.kv_groups * shape.tile_q * (m.merge_row_elems + 2) * 4;
+  }
+  const int tiles_bytes = m.q_bytes + shape.num_stages * (m.k_bytes + m.v_bytes);
+  m.ranges_offset_bytes = device::Max(tiles_bytes, output_bytes);
+  m.total_bytes = m.ranges_offset_bytes + shape.tile_q * 8;
+  return m;
+}
+
+HEED_DEVICE int ForwardSharedBytes(const ForwardShape& shape) {
+  return ForwardSharedMemoryOf(shape).total_bytes;
+}
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_KERNELS_MMA_FORWARD_SHAPE_H_

@@ -1,0 +1,196 @@
+// Online softmax that speculates on the reference point. A step's exponentials are taken relative
+// to the reference known so far, at once, and the row sum that is needed anyway tells whether that
+// was safe: a sum above the limit (or infinite, or NaN) sends the warp through the exact path,
+// which finds the maximum, moves the reference of the rows concerned and repeats the exponentials.
+// Any reference gives the same result up to rounding, so the usual step has neither a maximum pass
+// nor a rescaling of O.
+#ifndef HEED_CUDA_KERNELS_MMA_FORWARD_SOFTMAX_CUH_
+#define HEED_CUDA_KERNELS_MMA_FORWARD_SOFTMAX_CUH_
+
+#include "cuda/kernels/mma/forward_config.cuh"
+#include "cuda/kernels/ptx/math.cuh"
+#include "cuda/kernels/tile/mma.cuh"
+#include "device/constants.h"
+#include "device/dropout.h"
+
+namespace heed::cuda {
+
+// Where probabilities may lie relative to the reference. bf16 and fp32 have fp32's exponents: 2^20
+// either way costs nothing. fp16 holds 2^-14 .. 2^15 at full precision; after a move the largest
+// probability is 2^4, so that small ones lose less than with a maximum of 1, and a row's sum has 11
+// bits left to grow.
+template <class Element>
+struct SpeculationLimits {
+  static constexpr float kHeadroomLog2 = 0.0f;  // log2 of the largest probability after a move
+  static constexpr float kLowestFirstSum = 1.0f / 1048576.0f;
+  static constexpr float kHighestSum = 1048576.0f;
+};
+template <>
+struct SpeculationLimits<F16> {
+  static constexpr float kHeadroomLog2 = 4.0f;
+  static constexpr float kLowestFirstSum = 1.0f;
+  static constexpr float kHighestSum = 32768.0f;
+};
+
+__device__ __forceinline__ float QuadSum(float x) {
+  x += __shfl_xor_sync(0xFFFFFFFFu, x, 1);
+  return x + __shfl_xor_sync(0xFFFFFFFFu, x, 2);
+}
+__device__ __forceinline__ float QuadMax(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, 2));
+}
+
+// Which elements dropout keeps; the key and row patches of the lane's first element of the step.
+struct DropoutStep {
+  device::DropoutStream stream;
+  u32 head_index = 0;
+  u32 drop_threshold = 0;
+  u32 first_row = 0;  // of the lane in the warp's first block
+  u32 first_key = 0;  // of the lane in the step's first block
+};
+
+// Zeroes the dropped ones of the 16 x 16 block (m, pair): left and right are its two n8 halves.
+__device__ __forceinline__ void DropBlock(float (&left)[4], float (&right)[4],
+                                          const DropoutStep& dropout, int m, int pair) {
+  const device::DropoutPatch patch =
+      device::PatchOf(dropout.first_row + 16 * m, dropout.first_key + 16 * pair);
+  const device::PhiloxWords words = device::DropoutWords(dropout.stream, dropout.head_index, patch);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const u32 left_word = words.word[i / 2 * 2], right_word = words.word[i / 2 * 2 + 1];
+    const u32 left_number = i % 2 == 0 ? left_word & 0xFFFFu : left_word >> 16;
+    const u32 right_number = i % 2 == 0 ? right_word & 0xFFFFu : right_word >> 16;
+    left[i] = device::IsKept(left_number, dropout.drop_threshold) ? left[i] : 0.0f;
+    right[i] = device::IsKept(right_number, dropout.drop_threshold) ? right[i] : 0.0f;
+  }
+}
+
+// p = 2^(factor * s + neg_ref), dropped and packed as the A operand of P V; sum = this lane's sums
+// before dropout.
+template <class C>
+__device__ __forceinline__ void ExponentiateStep(Probs<C>& p, float (&sum)[C::kRowBlocks][2],
+                                                 const Scores<C>& s, float factor,
+                                                 const float (&neg_ref)[C::kRowBlocks][2],
+                                                 const DropoutStep& dropout) {
+#pragma unroll
+  for (int m = 0; m < C::kRowBlocks; ++m) {
+    sum[m][0] = sum[m][1] = 0.0f;
+#pragma unroll
+    for (int pair = 0; pair < C::kKeyBlocks / 2; ++pair) {
+      float e[2][4];
+#pragma unroll
+      for (int side = 0; side < 2; ++side) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          e[side][i] = ptx::Exp2(fmaf(s[m][2 * pair + side][i], factor, neg_ref[m][i / 2]));
+          sum[m][i / 2] += e[side][i];
+        }
+      }
+      if constexpr (C::Traits::kDropout) DropBlock(e[0], e[1], dropout, m, pair);
+      if constexpr (C::kIsFp32) {
+#pragma unroll
+        for (int side = 0; side < 2; ++side) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) p[m][2 * pair + side][i] = device::BitsOfFp32(e[side][i]);
+        }
+      } else {
+        PackOperandA<typename C::Element>(p[m][pair], e[0], e[1]);
+      }
+    }
+  }
+}
+
+// The exact path. Rows that were fine keep their reference, and with it their bits.
+template <class C>
+__device__ __forceinline__ void RepeatStep(Probs<C>& p, float (&sum)[C::kRowBlocks][2],
+                                           WarpState<C>& state, const Scores<C>& s, float factor,
+                                           const DropoutStep& dropout) {
+  using Limits = SpeculationLimits<typename C::Element>;
+  float neg_ref[C::kRowBlocks][2];
+#pragma unroll
+  for (int m = 0; m < C::kRowBlocks; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      // The row's own sums decide, never its neighbours', so that its bits do not depend on them.
+      const float lane_is_high = sum[m][half] <= Limits::kHighestSum ? 0.0f : 1.0f;
+      const bool is_high = QuadMax(lane_is_high) != 0.0f;
+      const bool is_low = !state.is_started && !(QuadSum(sum[m][half]) >= Limits::kLowestFirstSum);
+      float highest = -device::kInfinity;
+#pragma unroll
+      for (int n = 0; n < C::kKeyBlocks; ++n) {
+        highest = fmaxf(highest, s[m][n][2 * half] * factor);
+        highest = fmaxf(highest, s[m][n][2 * half + 1] * factor);
+      }
+      highest = QuadMax(highest);
+      if (is_high || is_low) {
+        const bool is_empty = highest == -device::kInfinity;
+        const float moved = is_empty ? device::kInfinity : Limits::kHeadroomLog2 - highest;
+        const float keep =
+            is_empty || !state.is_started ? 1.0f : ptx::Exp2(moved - state.neg_ref[m][half]);
+        state.neg_ref[m][half] = moved;
+        state.sum[m][half] *= keep;
+#pragma unroll
+        for (int n = 0; n < C::kColumnBlocks; ++n) {
+          state.o[m][n][2 * half] *= keep;
+          state.o[m][n][2 * half + 1] *= keep;
+        }
+      }
+      // Scores of a row without a visible key are all -inf: any finite reference gives 0.
+      const float kept = state.neg_ref[m][half];
+      neg_ref[m][half] = kept == device::kInfinity ? 0.0f : kept;
+    }
+  }
+  ExponentiateStep<C>(p, sum, s, factor, neg_ref, dropout);
+}
+
+// p and the state's sums from a step's scores s, which count `factor` log2 units each.
+template <class C>
+__device__ __forceinline__ void SoftmaxStep(Probs<C>& p, WarpState<C>& state, const Scores<C>& s,
+                                            float factor, const DropoutStep& dropout) {
+  using Limits = SpeculationLimits<typename C::Element>;
+  float sum[C::kRowBlocks][2];
+  ExponentiateStep<C>(p, sum, s, factor, state.neg_ref, dropout);
+  bool is_safe = true;
+#pragma unroll
+  for (int m = 0; m < C::kRowBlocks; ++m) {
+    is_safe = is_safe && sum[m][0] <= Limits::kHighestSum && sum[m][1] <= Limits::kHighestSum;
+  }
+  if (!state.is_started) {
+#pragma unroll
+    for (int m = 0; m < C::kRowBlocks; ++m) {
+      is_safe = is_safe && QuadSum(sum[m][0]) >= Limits::kLowestFirstSum &&
+                QuadSum(sum[m][1]) >= Limits::kLowestFirstSum;
+    }
+  }
+  if (__any_sync(0xFFFFFFFFu, !is_safe)) RepeatStep<C>(p, sum, state, s, factor, dropout);
+  state.is_started = true;
+#pragma unroll
+  for (int m = 0; m < C::kRowBlocks; ++m) {
+    state.sum[m][0] += sum[m][0];
+    state.sum[m][1] += sum[m][1];
+  }
+}
+
+template <class C>
+__device__ __forceinline__ void ClearState(WarpState<C>& state) {
+#pragma unroll
+  for (int m = 0; m < C::kRowBlocks; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      state.sum[m][half] = 0.0f;
+      // The first guess: scores around 0.
+      state.neg_ref[m][half] = SpeculationLimits<typename C::Element>::kHeadroomLog2;
+    }
+#pragma unroll
+    for (int n = 0; n < C::kColumnBlocks; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) state.o[m][n][i] = 0.0f;
+    }
+  }
+  state.is_started = false;
+}
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_KERNELS_MMA_FORWARD_SOFTMAX_CUH_
