@@ -1,0 +1,95 @@
+// Compile-time sizes of one backward kernel, and readers of column blocks that a warp chooses at
+// run time.
+#ifndef HEED_CUDA_KERNELS_MMA_BACKWARD_CONFIG_CUH_
+#define HEED_CUDA_KERNELS_MMA_BACKWARD_CONFIG_CUH_
+
+#include "cuda/kernels/common/element.cuh"
+#include "cuda/kernels/mma/backward_shape.h"
+#include "cuda/kernels/tile/mma.cuh"
+#include "cuda/kernels/tile/smem_tile.cuh"
+
+namespace heed::cuda {
+
+template <class T>
+struct BackwardConfig {
+  static constexpr BackwardTile kTile{T::kHeadDim,  T::kHeadDimV, T::kTileQ,     T::kTileKv,
+                                      T::kNumWarps, T::kKvGroups, T::kNumStages, T::kVariant};
+  static constexpr BackwardShared kShared = BackwardSharedLayout(kTile);
+  static constexpr int kThreads = BackwardThreads(kTile);
+  static constexpr int kSlices = T::kVariant;
+  static constexpr int kQueryWarps = BackwardQueryWarps(kTile);
+  static constexpr int kColumns = BackwardColumns(kTile, T::kHeadDim);
+  static constexpr int kColumnsV = BackwardColumns(kTile, T::kHeadDimV);
+  static constexpr int kSliceColumns = kColumns / kSlices;
+  static constexpr int kSliceColumnsV = kColumnsV / kSlices;
+
+  // A warp's part, in 16-row or 16-column blocks.
+  static constexpr int kKeyBlocks = T::kTileKv / (16 * T::kKvGroups);
+  static constexpr int kQueryBlocks = T::kTileQ / (16 * kQueryWarps);
+  static constexpr int kColumnBlocks = kSliceColumns / (16 * kQueryWarps);
+  static constexpr int kColumnBlocksV = kSliceColumnsV / (16 * kQueryWarps);
+  // Several query warps share keys and so exchange P^T and dS^T; a single one takes its queries in
+  // steps of what registers hold.
+  static constexpr bool kShares = kQueryWarps > 1;
+  static constexpr int kStepBlocks =
+      kShares ? kQueryBlocks : device::Min(kQueryBlocks, 4 / kKeyBlocks);
+  static constexpr int kSteps = kQueryBlocks / kStepBlocks;
+
+  static constexpr int kDqQueryWarps = BackwardDqWarps(kTile);
+  static constexpr int kDqColumnWarps = T::kNumWarps / kDqQueryWarps;
+  static constexpr int kDqQueryBlocks = T::kTileQ / (16 * kDqQueryWarps);
+  static constexpr int kDqColumnBlocks = kSliceColumns / (16 * kDqColumnWarps);
+
+  using KTile = SmemTile<T::kTileKv, kColumns>;
+  using VTile = SmemTile<T::kTileKv, kColumnsV>;
+  using QTile = SmemTile<T::kTileQ, kColumns>;
+  using DoTile = SmemTile<T::kTileQ, kColumnsV>;
+  using ScoreTile = SmemTile<T::kTileKv, T::kTileQ>;
+
+  static_assert(T::kNumWarps % T::kKvGroups == 0);
+  static_assert(kKeyBlocks >= 1 && T::kTileKv % (16 * T::kKvGroups) == 0);
+  static_assert(kQueryBlocks >= 1 && T::kTileQ % (16 * kQueryWarps) == 0);
+  static_assert(kQueryBlocks % kStepBlocks == 0);
+  static_assert(kDqQueryWarps > 0, "no division of dQ among the warps");
+};
+
+// kNumBlocks 16-column blocks from a block that only the warp knows. Where blocks start at a panel
+// one address serves all of them.
+template <class Tile, int kNumBlocks, bool kStartsAtPanel>
+class ColumnReader {
+ public:
+  // Requires: kStartsAtPanel implies that first_block is the first of its panel.
+  __device__ __forceinline__ ColumnReader(u32 tile_address, int first_block, int lane) {
+    const BlockReader<Tile> reader(tile_address, 0, lane);
+    if constexpr (kStartsAtPanel) {
+      reader_[0] = reader.Moved(static_cast<u32>(first_block / kPanelBlocks) * Tile::kPanelBytes);
+    } else {
+#pragma unroll
+      for (int block = 0; block < kNumBlocks; ++block) {
+        address_[block] = reader.Address(0, first_block + block);
+      }
+    }
+  }
+  __device__ __forceinline__ void LoadTransposed(u32 (&r)[4], int row0, int block,
+                                                 u32 distance_bytes) const {
+    if constexpr (kStartsAtPanel) {
+      ptx::LoadMatrixX4Transposed(r, reader_[0].Address(row0, block) + distance_bytes);
+    } else {
+      ptx::LoadMatrixX4Transposed(
+          r, address_[block] + static_cast<u32>(row0) * (Tile::kPanelChunks * 16) + distance_bytes);
+    }
+  }
+
+ private:
+  static constexpr int kPanelBlocks = Tile::kPanelChunks / 2;
+  BlockReader<Tile> reader_[1];
+  u32 address_[kNumBlocks];
+};
+
+template <class Tile, int kNumBlocks, int kNumWarps>
+using WarpColumns =
+    ColumnReader<Tile, kNumBlocks, kNumWarps == 1 || kNumBlocks % (Tile::kPanelChunks / 2) == 0>;
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_KERNELS_MMA_BACKWARD_CONFIG_CUH_

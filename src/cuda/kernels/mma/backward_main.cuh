@@ -1,0 +1,413 @@
+// The main loop of the backward pass: a CTA keeps dK and dV of its keys in registers while it
+// visits the query tiles of every query head that reads them. Per query tile:
+//
+//   S^T = K Q^T -> P^T;  dP^T = V dO^T -> dS^T      operands of dV and dK are these registers
+//   dV += P^T dO, dK += dS^T Q                      queries of other warps through shared memory
+//   dQ_accum += dS K                                through shared memory, added in global memory
+#ifndef HEED_CUDA_KERNELS_MMA_BACKWARD_MAIN_CUH_
+#define HEED_CUDA_KERNELS_MMA_BACKWARD_MAIN_CUH_
+
+#include "cuda/kernels/mma/backward_accum.cuh"
+#include "cuda/kernels/mma/backward_products.cuh"
+#include "cuda/kernels/mma/backward_score.cuh"
+#include "cuda/kernels/mma/backward_task.cuh"
+#include "cuda/kernels/tile/load.cuh"
+
+namespace heed::cuda {
+
+template <class T>
+class BackwardCta {
+  using C = BackwardConfig<T>;
+  using Element = typename ElementOf<T::kElement>::Type;
+  template <class Tile>
+  using Loader = TileLoader<Tile, Element, C::kThreads, T::kRowAccess>;
+  static constexpr int kStepTiles = 2 * C::kStepBlocks;
+  static constexpr BackwardShared kAt = C::kShared;
+
+  // Fragments of P^T or dS^T: [key block][query block of 16][operand register].
+  using StepOperands = u32[C::kStepBlocks][C::kKeyBlocks][4];
+  using StepSums = float[C::kKeyBlocks][kStepTiles][4];
+  using KeySums = float[C::kKeyBlocks][2 * C::kColumnBlocks][4];
+  using ValueSums = float[C::kKeyBlocks][2 * C::kColumnBlocksV][4];
+
+ public:
+  __device__ __forceinline__ BackwardCta(const BackwardArgs& args, const BackwardTask& task,
+                                         const Sequence& sequence, u32 shared)
+      : args_(args),
+        task_(task),
+        sequence_(sequence),
+        shared_(shared),
+        terms_(args.problem.score, sequence),
+        lane_(threadIdx.x % 32),
+        warp_(static_cast<int>(threadIdx.x) / 32),
+        key0_(task.kv_tile * T::kTileKv) {}
+
+  __device__ __forceinline__ void Run() {
+    const QueryTiles tiles = QueryTilesOf<T>(sequence_, terms_.low, terms_.high, key0_);
+    const i32 num_tiles = tiles.end - tiles.begin;
+    const i32 num_steps = num_tiles * args_.problem.group;
+    KeySums d_k;
+    ValueSums d_v;
+    SetZero(d_k);
+    SetZero(d_v);
+    if (num_steps > 0) {
+      LoadKeys();
+      StartQueryTile(0, tiles, num_tiles);
+    }
+    for (i32 step = 0; step < num_steps; ++step) {
+      const int stage = T::kNumStages == 1 ? 0 : step % T::kNumStages;
+      WaitLoads<0>();
+      __syncthreads();
+      if (T::kNumStages > 1 && step + 1 < num_steps) StartQueryTile(step + 1, tiles, num_tiles);
+      const i32 query0 = (tiles.begin + step % num_tiles) * T::kTileQ;
+      const i32 q_head = task_.kv_head * args_.problem.group + step / num_tiles;
+      if (step % num_tiles == 0) terms_.SetHead(args_, task_.batch, q_head);
+      const bool is_full = tiles.full_begin <= query0 && query0 + T::kTileQ <= tiles.full_end;
+      Visit(d_k, d_v, query0, stage, is_full);
+      AddQueryGradient(query0, q_head);
+      if (T::kNumStages == 1 && step + 1 < num_steps) {
+        __syncthreads();
+        StartQueryTile(step + 1, tiles, num_tiles);
+      }
+    }
+    StoreKeyGradients(d_k, d_v);
+  }
+
+ private:
+  __device__ __forceinline__ int warp_kv() const { return warp_ / C::kQueryWarps; }
+  __device__ __forceinline__ int warp_q() const { return warp_ % C::kQueryWarps; }
+  __device__ __forceinline__ int first_key() const { return warp_kv() * 16 * C::kKeyBlocks; }
+
+  __device__ __forceinline__ void LoadKeys() {
+    const auto k =
+        MakeKvRows<T, Element>(args_.k, args_.problem, sequence_, task_.batch, task_.kv_head);
+    const auto v =
+        MakeKvRows<T, Element>(args_.v, args_.problem, sequence_, task_.batch, task_.kv_head);
+    const ValidRows valid{0, sequence_.kv_len};
+    Loader<typename C::KTile>::Load(shared_ + kAt.k, k, key0_, valid, args_.problem.head_dim);
+    Loader<typename C::VTile>::Load(shared_ + kAt.v, v, key0_, valid, args_.problem.head_dim_v);
+  }
+
+  // Starts the loads of Q, dO, lse and delta of one step.
+  __device__ __forceinline__ void StartQueryTile(i32 step, const QueryTiles& tiles, i32 num_tiles) {
+    const int stage = T::kNumStages == 1 ? 0 : step % T::kNumStages;
+    const i32 query0 = (tiles.begin + step % num_tiles) * T::kTileQ;
+    const i32 q_head = task_.kv_head * args_.problem.group + step / num_tiles;
+    const auto q = MakeDenseRows<Element>(args_.q, sequence_.q_batch, sequence_.q_begin, q_head);
+    const auto d_o =
+        MakeDenseRows<Element>(args_.d_o, sequence_.q_batch, sequence_.q_begin, q_head);
+    const ValidRows valid{0, sequence_.q_len};
+    Loader<typename C::QTile>::Load(shared_ + kAt.q + stage * C::QTile::kBytes, q, query0, valid,
+                                    args_.problem.head_dim);
+    Loader<typename C::DoTile>::Load(shared_ + kAt.d_o + stage * C::DoTile::kBytes, d_o, query0,
+                                     valid, args_.problem.head_dim_v);
+    const BackwardWorkspaceArg& workspace = args_.workspace;
+    const i64 first = q_head * workspace.num_rows + sequence_.workspace_row + query0;
+#pragma unroll
+    for (int row = threadIdx.x; row < T::kTileQ; row += C::kThreads) {
+      const bool is_valid = query0 + row < sequence_.q_len;
+      const u32 address = RowAddress(stage, row);
+      LoadRowNumber(address, workspace.lse_log2 + first + row, is_valid);
+      LoadRowNumber(address + T::kTileQ * 4, workspace.delta + first + row, is_valid);
+    }
+    CommitLoads();
+  }
+
+  __device__ __forceinline__ u32 RowAddress(int stage, int row) const {
+    return shared_ + kAt.rows + static_cast<u32>((stage * 2 * T::kTileQ + row) * 4);
+  }
+  static __device__ __forceinline__ void LoadRowNumber(u32 address, const float* source,
+                                                       bool is_valid) {
+#if __CUDA_ARCH__ >= 800
+    ptx::CopyAsync4(address, source, is_valid ? 4u : 0u);
+#else
+    ptx::StoreShared4(address, is_valid ? __float_as_uint(*source) : 0u);
+#endif
+  }
+
+  // S to dS of one query tile, and its additions to dK and dV.
+  __device__ __forceinline__ void Visit(KeySums& d_k, ValueSums& d_v, i32 query0, int stage,
+                                        bool is_full) {
+    const u32 q_tile = shared_ + kAt.q + stage * C::QTile::kBytes;
+    const u32 d_o_tile = shared_ + kAt.d_o + stage * C::DoTile::kBytes;
+    const BlockReader<typename C::KTile> k_rows(shared_ + kAt.k, first_key(), lane_);
+    const BlockReader<typename C::VTile> v_rows(shared_ + kAt.v, first_key(), lane_);
+    const int first_query = warp_q() * 16 * C::kQueryBlocks;
+    const BlockReader<typename C::QTile> q_rows(q_tile, first_query, lane_);
+    const BlockReader<typename C::DoTile> d_o_rows(d_o_tile, first_query, lane_);
+    const WarpColumns<typename C::QTile, C::kColumnBlocks, C::kQueryWarps * C::kSlices> q_columns(
+        q_tile, (task_.slice * C::kQueryWarps + warp_q()) * C::kColumnBlocks, lane_);
+    const WarpColumns<typename C::DoTile, C::kColumnBlocksV, C::kQueryWarps * C::kSlices>
+        d_o_columns(d_o_tile, (task_.slice * C::kQueryWarps + warp_q()) * C::kColumnBlocksV, lane_);
+#pragma unroll
+    for (int step = 0; step < C::kSteps; ++step) {
+      const int tile_query = first_query + step * 16 * C::kStepBlocks;
+      StepSums s;
+      StepSums d_p;
+      SetZero(s);
+      MultiplyRows<Element, C::kColumns / 16>(s, k_rows, q_rows, step * 16 * C::kStepBlocks);
+      SetZero(d_p);
+      MultiplyRows<Element, C::kColumnsV / 16>(d_p, v_rows, d_o_rows, step * 16 * C::kStepBlocks);
+      StepOperands p_operands;
+      StepOperands d_s_operands;
+      if (is_full) {
+        Differentiate<false>(s, d_p, p_operands, d_s_operands, query0, tile_query, stage);
+      } else {
+        Differentiate<true>(s, d_p, p_operands, d_s_operands, query0, tile_query, stage);
+      }
+      StoreOperands(shared_ + kAt.d_s, d_s_operands, tile_query);
+      if constexpr (C::kShares) StoreOperands(shared_ + kAt.p, p_operands, tile_query);
+      const u32 q_distance = static_cast<u32>(tile_query) * C::QTile::kPanelChunks * 16;
+      const u32 d_o_distance = static_cast<u32>(tile_query) * C::DoTile::kPanelChunks * 16;
+#pragma unroll
+      for (int n = 0; n < C::kStepBlocks; ++n) {
+        MultiplyColumns<Element>(d_v, p_operands[n], d_o_columns, 16 * n, d_o_distance);
+      }
+#pragma unroll
+      for (int n = 0; n < C::kStepBlocks; ++n) {
+        MultiplyColumns<Element>(d_k, d_s_operands[n], q_columns, 16 * n, q_distance);
+      }
+    }
+    __syncthreads();
+    if constexpr (C::kShares) {
+      const BlockReader<typename C::ScoreTile> p_rows(shared_ + kAt.p, first_key(), lane_);
+      const BlockReader<typename C::ScoreTile> d_s_rows(shared_ + kAt.d_s, first_key(), lane_);
+#pragma unroll
+      for (int other = 1; other < C::kQueryWarps; ++other) {
+        const int block = (warp_q() + other) % C::kQueryWarps * C::kQueryBlocks;
+        AddOtherQueries(d_v, p_rows, d_o_columns, block, 16 * block * C::DoTile::kPanelChunks * 16);
+        AddOtherQueries(d_k, d_s_rows, q_columns, block, 16 * block * C::QTile::kPanelChunks * 16);
+      }
+    }
+  }
+
+  template <class Sums, class Columns>
+  static __device__ __forceinline__ void AddOtherQueries(
+      Sums& sums, const BlockReader<typename C::ScoreTile>& scores, const Columns& columns,
+      int first_block, u32 distance_bytes) {
+#pragma unroll
+    for (int n = 0; n < C::kQueryBlocks; ++n) {
+      u32 a[C::kKeyBlocks][4];
+#pragma unroll
+      for (int m = 0; m < C::kKeyBlocks; ++m) scores.Load(a[m], 16 * m, first_block + n);
+      MultiplyColumns<Element>(sums, a, columns, 16 * n, distance_bytes);
+    }
+  }
+
+  // S^T and dP^T of this warp's keys and the queries at tile_query of the tile to operands.
+  template <bool kBounded>
+  __device__ __forceinline__ void Differentiate(StepSums& s, const StepSums& d_p,
+                                                StepOperands& p_operands,
+                                                StepOperands& d_s_operands, i32 query0,
+                                                int tile_query, int stage) const {
+    const u32 rows = RowAddress(stage, tile_query + 2 * (lane_ % 4));
+    const i32 lane_key = key0_ + first_key() + lane_ / 4;
+#pragma unroll
+    for (int n = 0; n < C::kStepBlocks; ++n) {
+      float lse[2][2], delta[2][2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        ptx::LoadShared8(lse[half], rows + (16 * n + 8 * half) * 4);
+        ptx::LoadShared8(delta[half], rows + (T::kTileQ + 16 * n + 8 * half) * 4);
+      }
+#pragma unroll
+      for (int m = 0; m < C::kKeyBlocks; ++m) {
+        u32 kept = ~0u;
+        if constexpr (T::kDropout != 0) {
+          kept = KeptBits(terms_.dropout, terms_.head_index, terms_.rule->dropout.drop_threshold,
+                          query0 + tile_query + 16 * n, key0_ + first_key() + 16 * m);
+        }
+        float p[2][4], d_s[2][4];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const i32 i = query0 + tile_query + 16 * n + 8 * half + 2 * (lane_ % 4) + e % 2;
+            const i32 j = lane_key + 16 * m + 8 * (e / 2);
+            const bool is_kept = (kept >> (4 * half + e) & 1) != 0;
+            DifferentiateOne<kBounded>(s[m][2 * n + half][e], d_p[m][2 * n + half][e],
+                                       lse[half][e % 2], delta[half][e % 2], i, j, is_kept,
+                                       &p[half][e], &d_s[half][e]);
+          }
+        }
+        PackOperandA<Element>(p_operands[n][m], p[0], p[1]);
+        PackOperandA<Element>(d_s_operands[n][m], d_s[0], d_s[1]);
+      }
+    }
+  }
+
+  template <bool kBounded>
+  __device__ __forceinline__ void DifferentiateOne(float product, float d_p, float lse_log2,
+                                                   float delta, i32 i, i32 j, bool is_kept,
+                                                   float* p_out, float* d_s_out) const {
+    bool is_visible = true;
+    const bool is_inside = !kBounded || terms_.IsInside(i, j);
+    if constexpr (kBounded) is_visible = is_inside && terms_.IsOnVisibleDiagonal(i, j);
+    if constexpr (T::kMask != 0) is_visible = is_visible && terms_.IsUnmasked(i, j);
+    float bend = 1.0f;
+    const float score = terms_.Score(product, i, j, is_inside, &bend);
+    float p = ptx::Exp2(score - lse_log2);
+    if (kBounded || T::kMask != 0) p = is_visible ? p : 0.0f;
+    if constexpr (T::kDropout != 0) d_p = is_kept ? d_p * terms_.keep_scale : 0.0f;
+    float d_s = p * (d_p - delta);
+    if constexpr (T::kDBias != 0) {
+      if (is_visible && task_.slice == 0) {
+        terms_.AddBiasGradient(args_.d_bias_accum_strides, i, j, d_s);
+      }
+    }
+    if constexpr (T::kSoftcap != 0) d_s *= bend;
+    *p_out = is_kept ? p : 0.0f;
+    *d_s_out = d_s;
+  }
+
+  // Operand registers to a [keys][queries] tile. A register holds queries 2t, 2t + 1.
+  __device__ __forceinline__ void StoreOperands(u32 tile, const StepOperands& operands,
+                                                int tile_query) const {
+    using Tile = typename C::ScoreTile;
+    const int row = first_key() + lane_ / 4;
+    const int chunk0 = tile_query / 8;
+#pragma unroll
+    for (int n = 0; n < C::kStepBlocks; ++n) {
+#pragma unroll
+      for (int reg = 0; reg < 4; ++reg) {
+        // Registers: key g, key g + 8, then the same of queries + 8.
+        const u32 address =
+            tile + Tile::ChunkOffset(row, chunk0 + 2 * n + reg / 2) + 4 * (lane_ % 4);
+#pragma unroll
+        for (int m = 0; m < C::kKeyBlocks; ++m) {
+          ptx::StoreShared4(address + (16 * m + 8 * (reg % 2)) * Tile::kPanelChunks * 16,
+                            operands[n][m][reg]);
+        }
+      }
+    }
+  }
+
+  // dQ of the tile from dS^T in shared memory.
+  __device__ __forceinline__ void AddQueryGradient(i32 query0, i32 q_head) const {
+    const int warp_rows = warp_ / C::kDqColumnWarps;
+    const int warp_columns = warp_ % C::kDqColumnWarps;
+    const WarpColumns<typename C::ScoreTile, C::kDqQueryBlocks, C::kDqQueryWarps> scores(
+        shared_ + kAt.d_s, warp_rows * C::kDqQueryBlocks, lane_);
+    const int first_block = (task_.slice * C::kDqColumnWarps + warp_columns) * C::kDqColumnBlocks;
+    const WarpColumns<typename C::KTile, C::kDqColumnBlocks, C::kDqColumnWarps * C::kSlices>
+        columns(shared_ + kAt.k, first_block, lane_);
+    float sums[C::kDqQueryBlocks][2 * C::kDqColumnBlocks][4];
+    SetZero(sums);
+    MultiplyKeys<Element, T::kTileKv>(sums, scores, columns);
+    u32* turn = nullptr;
+    if constexpr (T::kDeterministic != 0) turn = TakeTurn(query0, q_head);
+    const BackwardWorkspaceArg& workspace = args_.workspace;
+    const i64 row_elems = i64{args_.problem.num_q_heads} * T::kHeadDim;
+    float* head = workspace.dq_accum + (sequence_.workspace_row + query0) * row_elems +
+                  i64{q_head} * T::kHeadDim + first_block * 16;
+#pragma unroll
+    for (int m = 0; m < C::kDqQueryBlocks; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = (warp_rows * C::kDqQueryBlocks + m) * 16 + 8 * half + lane_ / 4;
+        if (query0 + row >= sequence_.q_len) continue;
+        float* target = head + row * row_elems;
+#pragma unroll
+        for (int n = 0; n < C::kDqColumnBlocks; ++n) {
+          if (C::kColumns > T::kHeadDim && (first_block + n) * 16 >= T::kHeadDim) continue;
+          const float(&left)[4] = sums[m][2 * n];
+          const float(&right)[4] = sums[m][2 * n + 1];
+          AddToAccum(target + 16 * n, lane_ % 4, left[2 * half], left[2 * half + 1],
+                     right[2 * half], right[2 * half + 1]);
+        }
+      }
+    }
+    if constexpr (T::kDeterministic != 0) PassTurn(turn);
+  }
+
+  // Waits until every key tile before this one has added to the query tile.
+  __device__ __forceinline__ u32* TakeTurn(i32 query0, i32 q_head) const {
+    const i64 tile =
+        (task_.batch * args_.problem.num_q_heads + q_head) * args_.num_q_tiles + query0 / T::kTileQ;
+    u32* turn = args_.workspace.dq_turn + tile * C::kSlices + task_.slice;
+    if (threadIdx.x == 0) {
+      const u32 own = static_cast<u32>(task_.kv_tile - FirstKvTile<T>(query0, terms_.low));
+      while (ptx::LoadAcquire(turn) != own) __nanosleep(20);
+    }
+    __syncthreads();
+    return turn;
+  }
+  __device__ __forceinline__ void PassTurn(u32* turn) const {
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) ptx::StoreRelease(turn, ptx::LoadAcquire(turn) + 1);
+  }
+
+  __device__ __forceinline__ void StoreKeyGradients(KeySums& d_k, ValueSums& d_v) {
+    __syncthreads();
+    PutSums<typename C::KTile>(shared_ + kAt.k, d_k, args_.problem.score.scale);
+    PutSums<typename C::VTile>(shared_ + kAt.v, d_v, terms_.keep_scale);
+    __syncthreads();
+    StoreRows<typename C::KTile, C::kSliceColumns>(shared_ + kAt.k, args_.dk,
+                                                   args_.problem.head_dim);
+    StoreRows<typename C::VTile, C::kSliceColumnsV>(shared_ + kAt.v, args_.dv,
+                                                    args_.problem.head_dim_v);
+  }
+
+  // Registers, times factor, to the warp's rows and columns of a tile.
+  template <class Tile, int kColumnTiles>
+  __device__ __forceinline__ void PutSums(u32 tile,
+                                          const float (&sums)[C::kKeyBlocks][kColumnTiles][4],
+                                          float factor) const {
+    const int row = first_key() + lane_ / 4;
+    const int chunk0 = (task_.slice * C::kQueryWarps + warp_q()) * kColumnTiles;
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n) {
+      const u32 address = tile + Tile::ChunkOffset(row, chunk0 + n) + 4 * (lane_ % 4);
+#pragma unroll
+      for (int m = 0; m < C::kKeyBlocks; ++m) {
+        const float(&sum)[4] = sums[m][n];
+        const u32 row_bytes = Tile::kPanelChunks * 16;
+        ptx::StoreShared4(address + 16 * m * row_bytes,
+                          Element::Pack(factor * sum[0], factor * sum[1]));
+        ptx::StoreShared4(address + (16 * m + 8) * row_bytes,
+                          Element::Pack(factor * sum[2], factor * sum[3]));
+      }
+    }
+  }
+
+  // The slice's columns of the tile to rows of a gradient.
+  template <class Tile, int kNumColumns>
+  __device__ __forceinline__ void StoreRows(u32 tile, const RowsArg& target, i32 head_dim) const {
+    const auto rows =
+        MakeKvRows<T, Element>(target, args_.problem, sequence_, task_.batch, task_.kv_head);
+    constexpr int kChunks = kNumColumns / 8;
+    for (int at = threadIdx.x; at < T::kTileKv * kChunks; at += C::kThreads) {
+      const int row = at / kChunks;
+      const int chunk = task_.slice * kChunks + at % kChunks;
+      const i32 num_elems = device::Min(head_dim - chunk * 8, 8);
+      if (key0_ + row >= sequence_.kv_len || num_elems <= 0) continue;
+      u32 r[4];
+      ptx::LoadShared16(r, tile + Tile::ChunkOffset(row, chunk));
+      auto* out = const_cast<u8*>(rows.Row(key0_ + row)) + chunk * 16;
+      if constexpr (T::kRowAccess == 0) {
+        *reinterpret_cast<uint4*>(out) = make_uint4(r[0], r[1], r[2], r[3]);
+      } else {
+#pragma unroll
+        for (int e = 0; e < 8; ++e) {
+          if (e >= num_elems) continue;
+          reinterpret_cast<u16*>(out)[e] =
+              static_cast<u16>(e % 2 == 0 ? r[e / 2] & 0xFFFFu : r[e / 2] >> 16);
+        }
+      }
+    }
+  }
+
+  const BackwardArgs& args_;
+  const BackwardTask task_;
+  const Sequence sequence_;
+  const u32 shared_;
+  ScoreTerms<T> terms_;
+  const int lane_;
+  const int warp_;
+  const i32 key0_;
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_KERNELS_MMA_BACKWARD_MAIN_CUH_

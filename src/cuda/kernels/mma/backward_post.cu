@@ -1,0 +1,138 @@
+// After the backward kernel: sums to gradients.
+//   dq = scale * dq_accum, 0 in rows past the sequence's length; d_bias = d_bias_accum
+//   d_sinks[h] = - sum over rows of exp(sink - lse) * delta, in one fixed order
+// Grid: BackwardRowsGrid(...) CTAs; x = (b * Hq + h) * num_q_tiles + q tile while that many. With
+// d_sinks the first Hq CTAs also sum one head each.
+// Workload: reads dq_accum, writes dq; bound by memory bandwidth.
+#include "heed_traits.h"
+//
+#include "cuda/kernels/common/element.cuh"
+#include "cuda/kernels/common/sequence.cuh"
+#include "cuda/kernels/mma/backward_accum.cuh"
+#include "cuda/kernels/mma/backward_shape.h"
+#include "device/constants.h"
+
+namespace heed::cuda {
+
+using Element = ElementOf<Traits::kElement>::Type;
+using Storage = Element::Storage;
+
+constexpr int kThreads = kBackwardRowsThreads;
+constexpr int kBlockColumns = 16;
+constexpr int kBlocksPerRow = Traits::kHeadDim / kBlockColumns;
+
+// One block of 16 columns of one row of dQ.
+__device__ __forceinline__ void StoreBlock(Storage* target, const float (&value)[kBlockColumns],
+                                           i32 num_elems) {
+  if constexpr (Traits::kRowAccess == 0 && Element::kBytes == 2) {
+    u32 packed[kBlockColumns / 2];
+#pragma unroll
+    for (int pair = 0; pair < kBlockColumns / 2; ++pair) {
+      packed[pair] = Element::Pack(value[2 * pair], value[2 * pair + 1]);
+    }
+    auto* chunks = reinterpret_cast<uint4*>(target);
+    if (num_elems >= 8) chunks[0] = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+    if (num_elems >= 16) chunks[1] = make_uint4(packed[4], packed[5], packed[6], packed[7]);
+  } else {
+#pragma unroll
+    for (int d = 0; d < kBlockColumns; ++d) {
+      if (d < num_elems) target[d] = Element::FromF32(value[d]);
+    }
+  }
+}
+
+__device__ __forceinline__ void StoreTile(const BackwardArgs& args, const Sequence& sequence,
+                                          i32 head, i32 q_tile) {
+  const i32 first = q_tile * Traits::kTileQ;
+  const i32 num_rows = device::Min(Traits::kTileQ, sequence.q_slots - first);
+  const float scale = args.problem.score.scale;
+  for (i32 at = threadIdx.x; at < num_rows * kBlocksPerRow; at += kThreads) {
+    const i32 row = first + at / kBlocksPerRow;
+    const i32 column = at % kBlocksPerRow * kBlockColumns;
+    float value[kBlockColumns] = {};
+    if (row < sequence.q_len) {
+      const float* block = args.workspace.dq_accum +
+                           ((sequence.workspace_row + row) * args.problem.num_q_heads + head) *
+                               i64{Traits::kHeadDim} +
+                           column;
+      float sums[kBlockColumns];
+#pragma unroll
+      for (int quad = 0; quad < kBlockColumns / 4; ++quad) {
+        *reinterpret_cast<float4*>(sums + 4 * quad) =
+            *reinterpret_cast<const float4*>(block + 4 * quad);
+      }
+#pragma unroll
+      for (int d = 0; d < kBlockColumns; ++d) value[d] = scale * sums[AccumPositionOfColumn(d)];
+    }
+    auto* target =
+        static_cast<Storage*>(args.dq.data) +
+        device::RowOffsetElems(args.dq.strides, sequence.q_batch, sequence.q_begin + row, head) +
+        column;
+    StoreBlock(target, value, args.problem.head_dim - column);
+  }
+}
+
+// All of d_bias by all CTAs together. The sums are compact in the order of d_bias_shape.
+__device__ __forceinline__ void StoreBiasGradient(const BackwardArgs& args) {
+  const i64* shape = args.d_bias_shape;
+  const i64 num_elems = shape[0] * shape[1] * shape[2] * shape[3];
+  for (i64 at = i64{blockIdx.x} * kThreads + threadIdx.x; at < num_elems;
+       at += i64{gridDim.x} * kThreads) {
+    const i64 key = at % shape[3];
+    const i64 query = at / shape[3] % shape[2];
+    const i64 head = at / shape[3] / shape[2] % shape[1];
+    const i64 batch = at / shape[3] / shape[2] / shape[1];
+    const i64 elems = device::ScoreOffsetElems(args.d_bias.strides, batch, head, query, key);
+    const float value = args.workspace.d_bias_accum[at];
+    if constexpr (Traits::kDBias == 1) {
+      static_cast<float*>(args.d_bias.data)[elems] = value;
+    } else {
+      static_cast<Storage*>(args.d_bias.data)[elems] = Element::FromF32(value);
+    }
+  }
+}
+
+// Every thread sums its rows in ascending order, then the threads' sums are added pairwise.
+__device__ __forceinline__ void StoreSinkGradient(const BackwardArgs& args, i32 head) {
+  __shared__ float sums[kThreads];
+  const ProblemArg& problem = args.problem;
+  const HeadArg& sinks = problem.score.sinks;
+  float sum = 0.0f;
+  for (i64 batch = 0; batch < problem.batch; ++batch) {
+    const Sequence sequence = SequenceAt<Traits>(problem.lengths, batch);
+    const float sink_ln =
+        sinks.data[batch * sinks.batch_stride_elems + head * sinks.head_stride_elems];
+    if (sink_ln == -device::kInfinity) continue;
+    const float sink_log2 = sink_ln * static_cast<float>(device::kLog2E);
+    const i64 first = head * args.workspace.num_rows + sequence.workspace_row;
+    for (i32 row = threadIdx.x; row < sequence.q_len; row += kThreads) {
+      const float probability = ptx::Exp2(sink_log2 - args.workspace.lse_log2[first + row]);
+      sum -= probability * args.workspace.delta[first + row];
+    }
+  }
+  sums[threadIdx.x] = sum;
+  for (int distance = kThreads / 2; distance > 0; distance /= 2) {
+    __syncthreads();
+    if (threadIdx.x < distance) sums[threadIdx.x] += sums[threadIdx.x + distance];
+  }
+  if (threadIdx.x == 0) args.d_sinks.data[head * args.d_sinks.head_stride_elems] = sums[0];
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    heed_backward_post(const __grid_constant__ BackwardArgs args) {
+  const ProblemArg& problem = args.problem;
+  if constexpr (Traits::kDBias != 0) StoreBiasGradient(args);
+  if constexpr (Traits::kSinks != 0) {
+    if (args.d_sinks.data != nullptr && blockIdx.x < problem.num_q_heads) {
+      StoreSinkGradient(args, static_cast<i32>(blockIdx.x));
+    }
+  }
+  const i64 task = blockIdx.x;
+  if (task >= problem.batch * problem.num_q_heads * args.num_q_tiles) return;
+  const i32 q_tile = static_cast<i32>(task % args.num_q_tiles);
+  const i64 rest = task / args.num_q_tiles;
+  const i32 head = static_cast<i32>(rest % problem.num_q_heads);
+  StoreTile(args, SequenceAt<Traits>(problem.lengths, rest / problem.num_q_heads), head, q_tile);
+}
+
+}  // namespace heed::cuda

@@ -1,0 +1,168 @@
+// Before the backward kernel: what it needs of every query row, and zeros where it adds.
+//   delta = sum_d o * d_o - d_lse; lse_log2 = lse * log2(e), +inf (so that P = 0) and delta 0 where
+//   lse = -inf, the rows that see neither key nor sink
+//   dq_accum, dq_turn, d_bias_accum = 0; dq, dk, dv = 0 where rows may belong to no sequence
+// Grid: BackwardRowsGrid(...) CTAs; x = (b * Hq + h) * num_q_tiles + q tile while that many.
+// Workload: reads o and d_o once, writes dq_accum; bound by memory bandwidth.
+#include "heed_traits.h"
+//
+#include "cuda/kernels/common/element.cuh"
+#include "cuda/kernels/common/sequence.cuh"
+#include "cuda/kernels/mma/backward_shape.h"
+#include "device/constants.h"
+
+namespace heed::cuda {
+
+using Element = ElementOf<Traits::kElement>::Type;
+using Storage = Element::Storage;
+
+constexpr int kThreads = kBackwardRowsThreads;
+constexpr int kLanesPerRow = 8;
+constexpr int kRowsPerPass = kThreads / kLanesPerRow;
+constexpr int kChunkElems = 16 / Element::kBytes;
+
+__device__ __forceinline__ const Storage* RowAt(const RowsArg& rows, i64 batch, i64 row, i64 head) {
+  return static_cast<const Storage*>(rows.data) +
+         device::RowOffsetElems(rows.strides, batch, row, head);
+}
+
+// This lane's part of sum_d o * d_o.
+__device__ __forceinline__ float PartialDot(const Storage* o, const Storage* d_o, i32 head_dim) {
+  const int lane = threadIdx.x % kLanesPerRow;
+  float sum = 0.0f;
+  if constexpr (Traits::kRowAccess == 0) {
+    constexpr int kStep = kLanesPerRow * kChunkElems;
+#pragma unroll
+    for (int d0 = 0; d0 < Traits::kHeadDimV; d0 += kStep) {
+      const int d = d0 + lane * kChunkElems;
+      if (d >= head_dim) break;
+      const uint4 a = *reinterpret_cast<const uint4*>(o + d);
+      const uint4 b = *reinterpret_cast<const uint4*>(d_o + d);
+      const auto* a_elems = reinterpret_cast<const Storage*>(&a);
+      const auto* b_elems = reinterpret_cast<const Storage*>(&b);
+#pragma unroll
+      for (int e = 0; e < kChunkElems; ++e) {
+        sum += Element::ToF32(a_elems[e]) * Element::ToF32(b_elems[e]);
+      }
+    }
+  } else {
+    for (int d = lane; d < head_dim; d += kLanesPerRow) {
+      sum += Element::ToF32(o[d]) * Element::ToF32(d_o[d]);
+    }
+  }
+  return sum;
+}
+
+__device__ __forceinline__ float SumOfRow(float partial) {
+#pragma unroll
+  for (int step = 1; step < kLanesPerRow; step *= 2) {
+    partial += __shfl_xor_sync(~0u, partial, step);
+  }
+  return partial;
+}
+
+__device__ __forceinline__ float LoadLse(const LseArg& lse, const Sequence& sequence, i32 head,
+                                         i32 row) {
+  return lse.data[sequence.q_batch * lse.batch_stride_elems + head * lse.head_stride_elems +
+                  (sequence.q_begin + row) * lse.row_stride_elems];
+}
+
+__device__ __forceinline__ void PrepareRow(const BackwardArgs& args, const Sequence& sequence,
+                                           i32 head, i32 row) {
+  const bool takes_part = row < sequence.q_len;
+  float dot = 0.0f;
+  if (takes_part) {
+    const i64 at = sequence.q_begin + row;
+    dot = PartialDot(RowAt(args.o, sequence.q_batch, at, head),
+                     RowAt(args.d_o, sequence.q_batch, at, head), args.problem.head_dim_v);
+  }
+  dot = SumOfRow(dot);
+  if (!takes_part) return;
+  const int lane = threadIdx.x % kLanesPerRow;
+  const BackwardWorkspaceArg& workspace = args.workspace;
+  if (lane == 0) {
+    const float lse = LoadLse(args.lse, sequence, head, row);
+    const bool is_empty = lse == -device::kInfinity;
+    const float d_lse =
+        args.d_lse.data == nullptr ? 0.0f : LoadLse(args.d_lse, sequence, head, row);
+    const i64 at = head * workspace.num_rows + sequence.workspace_row + row;
+    workspace.lse_log2[at] =
+        is_empty ? device::kInfinity : lse * static_cast<float>(device::kLog2E);
+    workspace.delta[at] = is_empty ? 0.0f : dot - d_lse;
+  }
+  float* accum =
+      workspace.dq_accum +
+      ((sequence.workspace_row + row) * args.problem.num_q_heads + head) * i64{Traits::kHeadDim};
+#pragma unroll
+  for (int d = 4 * lane; d < Traits::kHeadDim; d += 4 * kLanesPerRow) {
+    *reinterpret_cast<float4*>(accum + d) = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  }
+}
+
+// All rows of a gradient, whatever sequences cover, by all CTAs together.
+__device__ __forceinline__ void ZeroRows(const RowsArg& gradient, i64 batch, i64 rows, i32 heads,
+                                         i32 head_dim) {
+  const i64 num_rows = batch * rows * heads;
+  const int lane = threadIdx.x % kLanesPerRow;
+  for (i64 at = i64{blockIdx.x} * kRowsPerPass + threadIdx.x / kLanesPerRow; at < num_rows;
+       at += i64{gridDim.x} * kRowsPerPass) {
+    const i64 head = at % heads;
+    const i64 row = at / heads % rows;
+    auto* target = const_cast<Storage*>(RowAt(gradient, at / heads / rows, row, head));
+    for (int d = lane; d < head_dim; d += kLanesPerRow) target[d] = Element::FromF32(0.0f);
+  }
+}
+
+__device__ __forceinline__ void ZeroGradients(const BackwardArgs& args) {
+  const ProblemArg& problem = args.problem;
+  const LengthsArg& lengths = problem.lengths;
+  const bool is_packed_q = lengths.cu_seqlens_q.data != nullptr;
+  ZeroRows(args.dq, is_packed_q ? 1 : problem.batch,
+           is_packed_q ? lengths.total_q_rows : lengths.max_q_len, problem.num_q_heads,
+           problem.head_dim);
+  const bool is_packed_kv = lengths.cu_seqlens_kv.data != nullptr;
+  i64 batch = is_packed_kv ? 1 : problem.batch;
+  i64 rows = is_packed_kv ? lengths.total_kv_rows : lengths.max_kv_len;
+  if constexpr (Traits::kPaged != 0) {
+    batch = problem.paging.num_pages;
+    rows = problem.paging.page_slots;
+  }
+  ZeroRows(args.dk, batch, rows, problem.num_kv_heads, problem.head_dim);
+  ZeroRows(args.dv, batch, rows, problem.num_kv_heads, problem.head_dim_v);
+}
+
+__device__ __forceinline__ void ZeroBiasSums(const BackwardArgs& args) {
+  const i64* shape = args.d_bias_shape;
+  const i64 num_elems = shape[0] * shape[1] * shape[2] * shape[3];
+  for (i64 at = i64{blockIdx.x} * kThreads + threadIdx.x; at < num_elems;
+       at += i64{gridDim.x} * kThreads) {
+    args.workspace.d_bias_accum[at] = 0.0f;
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    heed_backward_pre(const __grid_constant__ BackwardArgs args) {
+  const ProblemArg& problem = args.problem;
+  if constexpr (Traits::kVarlen != 0 || Traits::kPaged != 0) ZeroGradients(args);
+  if constexpr (Traits::kDBias != 0) ZeroBiasSums(args);
+  const i64 task = blockIdx.x;
+  if (task >= problem.batch * problem.num_q_heads * args.num_q_tiles) return;
+  if constexpr (Traits::kDeterministic != 0) {
+    if (threadIdx.x < Traits::kVariant) {
+      args.workspace.dq_turn[task * Traits::kVariant + threadIdx.x] = 0;
+    }
+  }
+  const i32 q_tile = static_cast<i32>(task % args.num_q_tiles);
+  const i64 rest = task / args.num_q_tiles;
+  const i32 head = static_cast<i32>(rest % problem.num_q_heads);
+  const Sequence sequence = SequenceAt<Traits>(problem.lengths, rest / problem.num_q_heads);
+  if (q_tile == 0 && head == 0 && threadIdx.x == 0) ReportClamped(problem.errors, sequence);
+  const i32 end = device::Min((q_tile + 1) * Traits::kTileQ, sequence.q_len);
+  // Lanes of a warp stay together for the sums.
+  for (i32 row = q_tile * Traits::kTileQ; row < end; row += kRowsPerPass) {
+    const i32 own = row + static_cast<i32>(threadIdx.x) / kLanesPerRow;
+    PrepareRow(args, sequence, head, own < end ? own : sequence.q_len);
+  }
+}
+
+}  // namespace heed::cuda
