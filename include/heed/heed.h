@@ -220,7 +220,8 @@ typedef struct heed_exec_args {
 
 /* ---- Forward ------------------------------------------------------------------------------ */
 /* Shapes: q [B,Sq,Hq,D] or packed [total_q,Hq,D]; k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv], packed
- *   [total_kv,Hkv,D], or paged pools; o as q with Dv; lse fp32 [B,Hq,Sq], packed [Hq,total_q].
+ *   [total_kv,Hkv,D], or paged pools; o as q with Dv; lse fp32 [B,Hq,Sq], packed [Hq,total_q]
+ *   (on CUDA, unpacked, also fp16: then gradients carry its rounding).
  * Requires: q, k, v, o share one fp dtype and one device; Hkv divides Hq; 1 <= D, Dv.
  * Ensures: every element of o (and lse) that belongs to a sequence is written; lse is the natural
  * log of the softmax denominator, sink included. */

@@ -4,6 +4,7 @@
 
 #include "cuda/backend.h"
 #include "cuda/device_workspace.h"
+#include "cuda/half_lse.h"
 #include "cuda/kernels/mma/backward_shape.h"
 #include "cuda/problem_args.h"
 #include "cuda/row_family.h"
@@ -52,6 +53,7 @@ struct WorkspaceLayout {
   std::size_t dq_accum = 0;
   std::size_t dq_turn = 0;
   std::size_t d_bias_accum = 0;
+  std::size_t wide_lse = 0;
   std::size_t num_bytes = 0;
 };
 
@@ -74,6 +76,7 @@ WorkspaceLayout LayoutOf(const BackwardProblem& problem, const KernelRow& row) {
     const std::array<std::int64_t, 4> extents = BiasExtents(problem);
     layout.d_bias_accum = take(extents[0] * extents[1] * extents[2] * extents[3]);
   }
+  layout.wide_lse = take(static_cast<std::int64_t>(HalfLse(problem.forward).num_bytes() / 4));
   return layout;
 }
 
@@ -117,7 +120,7 @@ BackwardArgs ArgsOf(const BackwardProblem& problem, const KernelRow& row, ErrorC
   args.dq = RowsArgOf(problem.dq);
   args.dk = RowsArgOf(problem.dk);
   args.dv = RowsArgOf(problem.dv);
-  args.lse = LseArgOf(forward.lse);
+  args.lse = HalfLse(forward).ArgAt(workspace + LayoutOf(problem, row).wide_lse);
   args.d_lse = LseArgOf(problem.d_lse);
   args.d_bias = ScoreArgOf(problem.d_bias);
   if (problem.d_bias.present()) {
@@ -191,12 +194,14 @@ Status PlanBackward(const BackwardProblem& problem, const core::CudaFacts&, Plan
 Status Backward(const BackwardProblem& problem, const Plan& plan, Action action) {
   const core::ExecOptions& exec = problem.forward.exec;
   const Launches launches = LaunchesOf(problem, *plan.row);
+  const HalfLse half_lse(problem.forward);
   CallContext context;
   HEED_RETURN_IF_ERROR(context.Enter(exec));
   ErrorCounters* counters = nullptr;
   ErrorCounters* counters_on_device = nullptr;
   HEED_RETURN_IF_ERROR(context.device().Counters(context.driver(), &counters, &counters_on_device));
   if (action == Action::kPrepare) {
+    HEED_RETURN_IF_ERROR(half_lse.Prepare(context, HalfLse::Direction::kFromCaller));
     HEED_RETURN_IF_ERROR(PrepareKernel(context, launches.pre, launches.pre_shape));
     HEED_RETURN_IF_ERROR(PrepareKernel(context, launches.main, launches.main_shape));
     return PrepareKernel(context, launches.post, launches.post_shape);
@@ -204,6 +209,8 @@ Status Backward(const BackwardProblem& problem, const Plan& plan, Action action)
   DeviceWorkspace workspace(context);
   HEED_RETURN_IF_ERROR(workspace.Acquire(exec, plan.workspace_bytes));
   const BackwardArgs args = ArgsOf(problem, *plan.row, counters_on_device, workspace.data());
+  HEED_RETURN_IF_ERROR(half_lse.Convert(context, HalfLse::Direction::kFromCaller,
+                                        workspace.data() + LayoutOf(problem, *plan.row).wide_lse));
   HEED_RETURN_IF_ERROR(LaunchKernel(context, launches.pre, launches.pre_shape, &args));
   HEED_RETURN_IF_ERROR(LaunchKernel(context, launches.main, launches.main_shape, &args));
   return LaunchKernel(context, launches.post, launches.post_shape, &args);

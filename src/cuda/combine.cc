@@ -20,7 +20,8 @@ LaunchShape CombineShapeOf(const CombineArgs& args) {
   return {args.batch * args.num_heads * CombineCtasPerHead(args.num_rows), kCombineThreads, 0};
 }
 
-CombineArgs CombineArgsOfSplit(const core::ForwardProblem& problem, const SplitArg& split) {
+CombineArgs CombineArgsOfSplit(const core::ForwardProblem& problem, const SplitArg& split,
+                               const LseArg& lse) {
   const core::Shape& shape = problem.shape;
   const ProblemArg arg = ProblemArgOf(problem, nullptr);
   const i64 head_rows = split.row_capacity;
@@ -32,7 +33,7 @@ CombineArgs CombineArgsOfSplit(const core::ForwardProblem& problem, const SplitA
   args.o_partial = {shape.num_q_heads * head_elems, shape.head_dim_v, head_elems};
   args.lse_partial = {split.lse_partial, shape.num_q_heads * head_rows, head_rows, 1};
   args.o = RowsArgOf(problem.o);
-  args.lse = LseArgOf(problem.lse);
+  args.lse = lse;
   args.sinks = HeadArgOf(problem.score.sinks);
   args.batch = shape.batch;
   args.num_rows = shape.max_q_len;

@@ -12,7 +12,9 @@ KernelKey CombineKeyOf(core::DType element, bool has_lengths);
 LaunchShape CombineShapeOf(const CombineArgs& args);
 
 // Merges the partial results that the forward kernel left in `split`.
-CombineArgs CombineArgsOfSplit(const core::ForwardProblem& problem, const SplitArg& split);
+// lse: where the merged lse goes; data null = nowhere.
+CombineArgs CombineArgsOfSplit(const core::ForwardProblem& problem, const SplitArg& split,
+                               const LseArg& lse);
 
 }  // namespace heed::cuda
 

@@ -6,6 +6,7 @@
 #include "cuda/backend.h"
 #include "cuda/combine.h"
 #include "cuda/device_workspace.h"
+#include "cuda/half_lse.h"
 #include "cuda/kernels/mma/forward_shape.h"
 #include "cuda/problem_args.h"
 #include "cuda/row_family.h"
@@ -40,16 +41,30 @@ std::int64_t NumSplits(const ForwardProblem& problem, std::int64_t num_tasks) {
 
 std::size_t AlignBlock(std::size_t size_bytes) { return (size_bytes + 255) / 256 * 256; }
 
-struct PartialBytes {
-  std::size_t o = 0;
-  std::size_t lse = 0;
+// Blocks of the workspace, each aligned to 256 bytes.
+struct WorkspaceLayout {
+  std::size_t o_partial = 0;
+  std::size_t lse_partial = 0;
+  std::size_t wide_lse = 0;
+  std::size_t num_bytes = 0;
 };
 
-PartialBytes PartialBytesOf(const core::Shape& shape, std::int64_t num_splits) {
-  const auto rows =
-      static_cast<std::size_t>(num_splits * shape.batch * shape.num_q_heads * shape.max_q_len);
-  return {AlignBlock(rows * static_cast<std::size_t>(shape.head_dim_v) * sizeof(float)),
-          AlignBlock(rows * sizeof(float))};
+WorkspaceLayout LayoutOf(const ForwardProblem& problem, std::int64_t num_splits) {
+  WorkspaceLayout layout;
+  const auto take = [&](std::size_t size_bytes) {
+    const std::size_t begin = layout.num_bytes;
+    layout.num_bytes += AlignBlock(size_bytes);
+    return begin;
+  };
+  const core::Shape& shape = problem.shape;
+  if (num_splits > 1) {
+    const auto rows =
+        static_cast<std::size_t>(num_splits * shape.batch * shape.num_q_heads * shape.max_q_len);
+    layout.o_partial = take(rows * static_cast<std::size_t>(shape.head_dim_v) * sizeof(float));
+    layout.lse_partial = take(rows * sizeof(float));
+  }
+  layout.wide_lse = take(HalfLse(problem).num_bytes());
+  return layout;
 }
 
 ForwardShape ForwardShapeOf(const KernelTraits& traits) {
@@ -96,46 +111,68 @@ Status PlanForward(const ForwardProblem& problem, const core::CudaFacts&, Plan* 
   const core::Shape& shape = problem.shape;
   plan->num_tasks = NumQTiles(problem, *plan->row) * shape.num_q_heads * shape.batch;
   plan->num_splits = NumSplits(problem, plan->num_tasks);
-  if (plan->num_splits > 1) {
-    const PartialBytes bytes = PartialBytesOf(shape, plan->num_splits);
-    plan->workspace_bytes = bytes.o + bytes.lse;
-  }
+  plan->workspace_bytes = LayoutOf(problem, plan->num_splits).num_bytes;
   return NoteAccess(AccessOfForward(problem), problem.exec, plan);
 }
 
+namespace {
+
+Status PrepareForward(const CallContext& context, const ForwardProblem& problem, const Plan& plan,
+                      const KernelKey& key) {
+  HEED_RETURN_IF_ERROR(PrepareKernel(context, key, ShapeOf(key, plan)));
+  if (plan.num_splits > 1) {
+    const KernelKey combine = CombineKeyOf(problem.o.dtype, key.traits.varlen != 0);
+    HEED_RETURN_IF_ERROR(PrepareKernel(context, combine, {1, 1, 0}));
+  }
+  return HalfLse(problem).Prepare(context, HalfLse::Direction::kToCaller);
+}
+
+ForwardArgs ArgsOf(const ForwardProblem& problem, const Plan& plan, ErrorCounters* errors) {
+  ForwardArgs args = {};
+  args.problem = ProblemArgOf(problem, errors);
+  args.q = RowsArgOf(problem.q);
+  args.k = RowsArgOf(problem.k);
+  args.v = RowsArgOf(problem.v);
+  args.o = RowsArgOf(problem.o);
+  args.num_q_tiles = NumQTiles(problem, *plan.row);
+  args.split.num_splits = static_cast<i32>(plan.num_splits);
+  return args;
+}
+
+Status LaunchForward(const CallContext& context, const ForwardProblem& problem, const Plan& plan,
+                     const KernelKey& key, char* block, ErrorCounters* errors) {
+  const WorkspaceLayout layout = LayoutOf(problem, plan.num_splits);
+  const HalfLse half_lse(problem);
+  ForwardArgs args = ArgsOf(problem, plan, errors);
+  args.lse = half_lse.ArgAt(block + layout.wide_lse);
+  if (plan.num_splits == 1) {
+    HEED_RETURN_IF_ERROR(LaunchKernel(context, key, ShapeOf(key, plan), &args));
+  } else {
+    args.split.o_partial = reinterpret_cast<float*>(block + layout.o_partial);
+    args.split.lse_partial = reinterpret_cast<float*>(block + layout.lse_partial);
+    args.split.row_capacity = problem.shape.max_q_len;
+    HEED_RETURN_IF_ERROR(LaunchKernel(context, key, ShapeOf(key, plan), &args));
+    const CombineArgs combine = CombineArgsOfSplit(problem, args.split, args.lse);
+    HEED_RETURN_IF_ERROR(LaunchKernel(context,
+                                      CombineKeyOf(problem.o.dtype, key.traits.varlen != 0),
+                                      CombineShapeOf(combine), &combine));
+  }
+  return half_lse.Convert(context, HalfLse::Direction::kToCaller, block + layout.wide_lse);
+}
+
+}  // namespace
+
 Status Forward(const ForwardProblem& problem, const Plan& plan, Action action) {
   const KernelKey key = ForwardKeyOf(*plan.row, problem, plan.num_splits);
-  const bool is_split = plan.num_splits > 1;
-  const KernelKey combine_key = CombineKeyOf(problem.o.dtype, key.traits.varlen != 0);
   CallContext context;
   HEED_RETURN_IF_ERROR(context.Enter(problem.exec));
   ErrorCounters* counters = nullptr;
   ErrorCounters* counters_on_device = nullptr;
   HEED_RETURN_IF_ERROR(context.device().Counters(context.driver(), &counters, &counters_on_device));
-  const LaunchShape shape = ShapeOf(key, plan);
-  if (action == Action::kPrepare) {
-    HEED_RETURN_IF_ERROR(PrepareKernel(context, key, shape));
-    return is_split ? PrepareKernel(context, combine_key, {1, 1, 0}) : Status{};
-  }
+  if (action == Action::kPrepare) return PrepareForward(context, problem, plan, key);
   DeviceWorkspace workspace(context);
   HEED_RETURN_IF_ERROR(workspace.Acquire(problem.exec, plan.workspace_bytes));
-  ForwardArgs args = {};
-  args.problem = ProblemArgOf(problem, counters_on_device);
-  args.q = RowsArgOf(problem.q);
-  args.k = RowsArgOf(problem.k);
-  args.v = RowsArgOf(problem.v);
-  args.o = RowsArgOf(problem.o);
-  args.lse = LseArgOf(problem.lse);
-  args.num_q_tiles = NumQTiles(problem, *plan.row);
-  args.split.num_splits = static_cast<i32>(plan.num_splits);
-  if (!is_split) return LaunchKernel(context, key, shape, &args);
-  args.split.o_partial = reinterpret_cast<float*>(workspace.data());
-  args.split.lse_partial =
-      reinterpret_cast<float*>(workspace.data() + PartialBytesOf(problem.shape, plan.num_splits).o);
-  args.split.row_capacity = problem.shape.max_q_len;
-  HEED_RETURN_IF_ERROR(LaunchKernel(context, key, shape, &args));
-  const CombineArgs combine = CombineArgsOfSplit(problem, args.split);
-  return LaunchKernel(context, combine_key, CombineShapeOf(combine), &combine);
+  return LaunchForward(context, problem, plan, key, workspace.data(), counters_on_device);
 }
 
 }  // namespace heed::cuda

@@ -31,9 +31,11 @@ EntryNames NamesOf(KernelEntry entry) {
     case KernelEntry::kCombine:
       return {"cuda/kernels/helpers/combine.cu", "heed_combine"};
     case KernelEntry::kDropoutMask:
+      return {"cuda/kernels/helpers/dropout_mask.cu", "heed_dropout_mask"};
+    case KernelEntry::kConvertLse:
       break;
   }
-  return {"cuda/kernels/helpers/dropout_mask.cu", "heed_dropout_mask"};
+  return {"cuda/kernels/helpers/convert_lse.cu", "heed_convert_lse"};
 }
 
 struct StoreKey {

@@ -14,7 +14,8 @@ enum class KernelEntry : int {
   kBackward,
   kBackwardPost,
   kCombine,
-  kDropoutMask
+  kDropoutMask,
+  kConvertLse
 };
 
 struct KernelKey {

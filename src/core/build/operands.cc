@@ -42,8 +42,12 @@ Status CheckDTypes(const Operands& operands, heed_backend_t backend) {
   HEED_RETURN_IF_ERROR(RequireSameDType(operands.v, operands.q));
   HEED_RETURN_IF_ERROR(RequireSameDType(operands.o, operands.q));
   if (!operands.lse.present()) return {};
-  const bool is_f64 = operands.q.dtype == DType::kF64;
-  return RequireDType(operands.lse, {is_f64 ? DType::kF64 : DType::kF32});
+  if (operands.q.dtype == DType::kF64) return RequireDType(operands.lse, {DType::kF64});
+  // Half lse is there for flash_attention_v2.h.
+  if (backend == HEED_BACKEND_CUDA && operands.lse.rank == 3) {
+    return RequireDType(operands.lse, {DType::kF32, DType::kF16});
+  }
+  return RequireDType(operands.lse, {DType::kF32});
 }
 
 Status CheckHeads(const TensorInfo& q, const TensorInfo& k) {

@@ -1,0 +1,56 @@
+// The CUDA driver as tests use it: memory, streams and graphs, opened at run time.
+#ifndef HEED_TESTS_GPU_CUDA_H_
+#define HEED_TESTS_GPU_CUDA_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace heed::test {
+
+using CudaStream = struct CUstream_st*;
+using CudaGraph = struct CUgraph_st*;
+using CudaGraphExec = struct CUgraphExec_st*;
+using CudaContext = struct CUctx_st*;
+
+// Every call aborts the test process with the driver's words when it fails: nothing after it would
+// mean anything.
+class Cuda {
+ public:
+  // Retains the primary context of device 0 and makes it current in the calling thread.
+  static Cuda& Get();
+  // Empty when a device can be used; else why not.
+  static std::string WhyUnavailable();
+
+  int num_devices() const { return num_devices_; }
+  // Makes the device's primary context current in this thread.
+  void Use(int device);
+  CudaContext Current();
+
+  std::uint64_t Allocate(std::size_t size_bytes);
+  void Free(std::uint64_t block);
+  void Fill(std::uint64_t block, unsigned char value, std::size_t size_bytes);
+  void ToDevice(std::uint64_t block, const void* host, std::size_t size_bytes);
+  void ToHost(void* host, std::uint64_t block, std::size_t size_bytes);
+  void Synchronize();
+  // Empty, or the error that an earlier launch left: it cannot be cleared.
+  std::string StickyError();
+
+  CudaStream NewStream();
+  void Destroy(CudaStream stream);
+  void Wait(CudaStream stream);
+  void BeginCapture(CudaStream stream);
+  // Null when the capture was broken.
+  CudaGraphExec EndCapture(CudaStream stream);
+  void Replay(CudaGraphExec graph, CudaStream stream);
+  void Destroy(CudaGraphExec graph);
+  std::size_t FreeBytes();
+
+ private:
+  Cuda();
+  int num_devices_ = 0;
+};
+
+}  // namespace heed::test
+
+#endif  // HEED_TESTS_GPU_CUDA_H_
