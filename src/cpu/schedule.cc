@@ -2,22 +2,16 @@
 
 #include <algorithm>
 
-#include "device/prelude.h"
+#include "core/plan.h"
 
 namespace heed::cpu {
-
-std::int64_t NumTiles(const core::Sequence& sequence, std::int64_t group, int tile_rows) {
-  if (sequence.q_slots == 0) return 0;
-  return std::max<std::int64_t>(1,
-                                device::CeilDiv<std::int64_t>(sequence.q_len * group, tile_rows));
-}
 
 TileSchedule::TileSchedule(const core::ForwardProblem& problem, const ScheduleLimits& limits)
     : limits_(limits), last_tile_first_(problem.score.window.right != device::kUnlimited) {
   const core::Shape& shape = problem.shape;
   for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
     const core::Sequence sequence = problem.SequenceAt(batch);
-    const std::int64_t num_tiles = NumTiles(sequence, shape.group, limits.tile_rows);
+    const std::int64_t num_tiles = core::NumQueryTiles(sequence, shape.group, limits.tile_rows);
     const double cost = static_cast<double>(num_tiles) * static_cast<double>(sequence.kv_len);
     if (num_tiles > 0 && shape.num_kv_heads > 0) entries_.push_back({batch, num_tiles, 0, cost});
   }

@@ -19,10 +19,6 @@ struct TileRange {
   std::int64_t num_tiles = 0;
 };
 
-// Query tiles of a sequence for one KV head. A sequence whose rows take no part (q_len = 0) but
-// must be written still has one.
-std::int64_t NumTiles(const core::Sequence& sequence, std::int64_t group, int tile_rows);
-
 struct ScheduleLimits {
   int tile_rows = 1;
   std::int64_t max_tiles_per_range = 1;
