@@ -210,6 +210,44 @@ TEST_P(CpuForward, LargeScores) {
   EXPECT_EQ(fixture.Mismatch(std::min(named.p_bits, 18 - digits_lost)), "");
 }
 
+void SetInfinite(const core::RowsView& rows, std::int64_t row, std::int64_t num_elems) {
+  for (std::int64_t d = 0; d < num_elems; ++d) {
+    const std::int64_t at = rows.OffsetElems(0, row, 0) + d;
+    if (rows.dtype == core::DType::kF32) {
+      static_cast<float*>(rows.data)[at] = HUGE_VALF;
+    } else {
+      static_cast<std::uint16_t*>(rows.data)[at] =
+          rows.dtype == core::DType::kF16 ? 0x7C00 : 0x7F80;
+    }
+  }
+}
+
+// Token i sees key i + 1 alone, and tiles of 12, 24 or 48 rows meet before token 432: between the
+// two keys of one pair. What is infinite on one side must not reach the other.
+TEST_P(CpuForward, InfiniteValueOfANeighbouringTile) {
+  constexpr std::int64_t kTokens = 480, kFirstToken = 432, kDims = 32;
+  for (const std::int64_t bad_key : {kFirstToken, kFirstToken + 1}) {
+    Fixture fixture({.dtype = GetParam().dtype,
+                     .q_slots = {kTokens},
+                     .kv_slots = {kTokens + 1},
+                     .window = {0, 0, device::Alignment::kBottomRight}});
+    const core::ForwardProblem& problem = fixture.problem();
+    SetInfinite(problem.v, bad_key, kDims);
+    fixture.Run(*GetParam().kernel);
+    const bool is_first_side = bad_key == kFirstToken + 1;
+    for (std::int64_t i = is_first_side ? 0 : kFirstToken;
+         i < (is_first_side ? kFirstToken : kTokens); ++i) {
+      for (std::int64_t d = 0; d < kDims; ++d) {
+        const std::int64_t o_at = problem.o.OffsetElems(0, i, 0) + d;
+        const std::int64_t v_at = problem.v.OffsetElems(0, i + 1, 0) + d;
+        ASSERT_EQ(ReadElement(problem.o.dtype, problem.o.data, o_at),
+                  ReadElement(problem.v.dtype, problem.v.data, v_at))
+            << "key " << bad_key << " token " << i << " d " << d;
+      }
+    }
+  }
+}
+
 TEST_P(CpuForward, SameBitsForEveryThreadCount) {
   const NamedKernel& named = GetParam();
   Spec spec{.dtype = named.dtype,

@@ -8,14 +8,7 @@
 
 namespace heed::cpu {
 
-// Keys [begin, end) of a step, relative to its first; end may lie beyond it.
-struct StepKeys {
-  std::int64_t begin;
-  std::int64_t end;
-};
-
-// Matrices of one step without the keys outside [begin, end). A zero in P is not enough to hide
-// them: other tiles may see them, and their values may be infinite.
+// Matrices of one step without the keys outside.
 template <class Unit>
 __attribute__((noinline)) void CopyColumns(const std::uint8_t* groups, std::int64_t num_groups,
                                            StepKeys keys, std::uint8_t* copy) {

@@ -95,6 +95,37 @@ inline void PairScores(const ValuesArgs& args) {
   }
 }
 
+// Keys [begin, end) of a step, relative to its first; end may lie beyond it. A zero in P is not
+// enough to hide the keys outside: other tiles may see them, and their values may be infinite.
+struct StepKeys {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+// O += P V for one step of pairs without the keys outside.
+template <class Dot, int kVectors>
+__attribute__((noinline)) void AddPartOfPair(const ValuesArgs& args, std::int64_t step,
+                                             StepKeys keys) {
+  using Isa = typename Dot::Isa;
+  constexpr std::uint32_t kFirst = 0x0000FFFFu, kSecond = 0xFFFF0000u;
+  const std::uint32_t inside = (keys.begin < 1 ? kFirst : 0u) | (keys.end > 1 ? kSecond : 0u);
+  const auto* pairs =
+      static_cast<const std::uint8_t*>(args.values) + step * args.value_stride_bytes;
+  const float* p = args.scores + step * kTileLanes<Isa>;
+  for (std::int64_t column = 0; column < args.head_dim_v; ++column) {
+    std::uint32_t pair;
+    __builtin_memcpy(&pair, pairs + column * kGroupBytes, kGroupBytes);
+    pair &= inside;
+    const auto value = Dot::Broadcast(&pair);
+    Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
+      constexpr int kFirstLane = v.value * Isa::kLanes;
+      float* lanes = args.o + column * kTileLanes<Isa> + kFirstLane;
+      const auto sum = Dot::MultiplyAdd(value, Dot::LoadGroups(p + kFirstLane), Isa::Load(lanes));
+      Isa::Store(lanes, sum);
+    });
+  }
+}
+
 // O = O * decay + P V for kRows value columns. As with the sums, a block is accumulated on its own.
 template <class Dot, int kRows, int kVectors>
 HEED_ALWAYS_INLINE inline void ValueGroup(const ValuesArgs& args,
@@ -117,16 +148,43 @@ HEED_ALWAYS_INLINE inline void ValueGroup(const ValuesArgs& args,
 }
 
 template <class Dot, int kVectors>
+HEED_ALWAYS_INLINE inline void AccumulateColumns(
+    const ValuesArgs& args, const RowUpdate<typename Dot::Isa, kVectors>& update) {
+  ForRowGroups<kTileHeight<typename Dot::Isa, kVectors>>(
+      0, args.head_dim_v, [&](auto rows, std::int64_t first_column) HEED_ALWAYS_INLINE {
+        ValueGroup<Dot, rows.value, kVectors>(args, update, first_column);
+      });
+}
+
+// The same for pairs: those that the tile shares with a neighbour, the first or the last, come
+// after the others. The decay of o is theirs, so they run even when there is none.
+template <class Dot, int kVectors>
+HEED_ALWAYS_INLINE inline void AccumulateColumnsOfPairs(
+    const ValuesArgs& args, const RowUpdate<typename Dot::Isa, kVectors>& update) {
+  const std::int64_t whole_begin = args.first_key > 0 ? 1 : 0;
+  const std::int64_t whole_end = args.num_keys / 2;
+  ValuesArgs whole = args;
+  whole.scores += whole_begin * kTileLanes<typename Dot::Isa>;
+  whole.values =
+      static_cast<const std::uint8_t*>(args.values) + whole_begin * args.value_stride_bytes;
+  whole.num_keys = 2 * (whole_end - whole_begin);
+  AccumulateColumns<Dot, kVectors>(whole, update);
+  if (whole_begin > 0) AddPartOfPair<Dot, kVectors>(args, 0, {args.first_key, args.num_keys});
+  if (args.num_keys % 2 != 0) AddPartOfPair<Dot, kVectors>(args, whole_end, {0, 1});
+}
+
+template <class Dot, int kVectors>
 void AccumulateValues(const ValuesArgs& args) {
   using Isa = typename Dot::Isa;
   const auto update = UpdateRowMax<Isa, kVectors>(args);
   ExponentiateScores<Dot, kVectors>(args, update);
   if (args.keep != nullptr) DropScores<Isa, kVectors>(args);
-  if constexpr (Dot::kGroupElems == 2) PairScores<Isa, kVectors>(args);
-  ForRowGroups<kTileHeight<Isa, kVectors>>(
-      0, args.head_dim_v, [&](auto rows, std::int64_t first_column) HEED_ALWAYS_INLINE {
-        ValueGroup<Dot, rows.value, kVectors>(args, update, first_column);
-      });
+  if constexpr (Dot::kGroupElems == 2) {
+    PairScores<Isa, kVectors>(args);
+    AccumulateColumnsOfPairs<Dot, kVectors>(args, update);
+  } else {
+    AccumulateColumns<Dot, kVectors>(args, update);
+  }
 }
 
 }  // namespace heed::cpu
