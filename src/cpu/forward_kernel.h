@@ -25,6 +25,9 @@ namespace heed::cpu {
 inline constexpr int kMaxTileRows = 48;
 inline constexpr int kBlockKeys = 128;
 inline constexpr int kMaxTileVectors = 3;
+// In a tile of additive terms: the key is hidden, whatever its score. Terms that add up to +inf are
+// given as NaN, which makes the row NaN just as well.
+inline constexpr float kMaskedOut = __builtin_inff();
 
 // Rows of q to q_groups [steps of head_dim][tile_rows], lanes past num_rows zero.
 struct PackQueriesArgs {
@@ -58,7 +61,7 @@ struct LaneIntervals {
 struct ScoreTerms {
   float scale;            // |scale|, natural-log units
   float softcap;          // 0 = off
-  const float* additive;  // [num_keys][tile_rows], -inf hides; null = none
+  const float* additive;  // [num_keys][tile_rows], kMaskedOut hides; null = none
   std::uint8_t* is_live;  // out [num_keys]: some lane sees the key
 };
 

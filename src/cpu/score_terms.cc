@@ -1,10 +1,8 @@
 #include "cpu/score_terms.h"
 
-#include <algorithm>
-
+#include "cpu/forward_kernel.h"
 #include "device/dropout.h"
 #include "device/float16.h"
-#include "device/math.h"
 
 namespace heed::cpu {
 namespace {
@@ -33,13 +31,19 @@ struct ScoreRow {
   }
 };
 
+// Keeps kMaskedOut for the mask alone.
+float SumOfTerms(float a, float b) {
+  const float sum = a + b;
+  return sum == kMaskedOut ? __builtin_nanf("") : sum;
+}
+
 template <class Element, class Convert>
 void AddScores(const core::ScoreView& bias, const ScoreRow& row, device::KeyRange keys, Lane lane,
                Convert convert) {
   const auto* scores = static_cast<const Element*>(bias.data) + row.OffsetElems(bias);
   const std::int64_t key_stride_elems = bias.stride_elems[3];
   for (std::int64_t key = keys.begin; key < keys.end; ++key) {
-    lane[key] += convert(scores[key * key_stride_elems]);
+    lane[key] = SumOfTerms(lane[key], convert(scores[key * key_stride_elems]));
   }
 }
 
@@ -55,7 +59,7 @@ void AddBias(const core::ScoreView& bias, const ScoreRow& row, device::KeyRange 
 
 void AddAlibi(float slope, std::int64_t position, device::KeyRange keys, Lane lane) {
   for (std::int64_t key = keys.begin; key < keys.end; ++key) {
-    lane[key] += device::AlibiBias(slope, position, key);
+    lane[key] = SumOfTerms(lane[key], device::AlibiBias(slope, position, key));
   }
 }
 
@@ -66,7 +70,7 @@ void HideMasked(const core::ScoreView& mask, const ScoreRow& row, device::KeyRan
   const std::int64_t key_stride_elems = mask.stride_elems[3];
   for (std::int64_t key = keys.begin; key < keys.end; ++key) {
     const float score = lane[key];
-    lane[key] = is_visible[key * key_stride_elems] != 0 ? score : -device::kInfinity;
+    lane[key] = is_visible[key * key_stride_elems] != 0 ? score : kMaskedOut;
   }
 }
 
@@ -115,7 +119,7 @@ void FillAdditiveTile(const core::ForwardProblem& problem, const HeadSequence& h
     if (score.mask.present()) HideMasked(score.mask, row, tile.keys, lane);
   }
   for (int i = rows.num_rows; i < tile.tile_rows; ++i) {
-    FillLane(tile.keys, Lane(tile, i), -device::kInfinity);
+    FillLane(tile.keys, Lane(tile, i), kMaskedOut);
   }
 }
 

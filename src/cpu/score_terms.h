@@ -16,7 +16,7 @@ struct ElementTile {
   float* destination;
 };
 
-// bias + ALiBi; -inf where the bool mask hides the key.
+// bias + ALiBi; kMaskedOut where the bool mask hides the key.
 void FillAdditiveTile(const core::ForwardProblem& problem, const HeadSequence& head,
                       const TileRows& rows, const ElementTile& tile);
 

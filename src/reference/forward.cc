@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 
 #include "reference/element.h"
@@ -7,10 +8,12 @@
 namespace heed::reference {
 namespace {
 
-// o_i = sum over the visible keys of P_ij * dropout * v_j.
+// o_i = sum over the visible keys of P_ij * dropout * v_j. Softmax comes before dropout: a NaN
+// score makes the row NaN although dropout may spare every other weight of it.
 std::vector<double> ComputeOutputRow(const Head& head, const SoftmaxRow& row, std::int64_t i) {
   const std::int64_t head_dim_v = head.problem->shape.head_dim_v;
-  std::vector<double> output(static_cast<std::size_t>(head_dim_v), 0.0);
+  std::vector<double> output(static_cast<std::size_t>(head_dim_v),
+                             std::isnan(row.lse) ? row.lse : 0.0);
   for (std::size_t n = 0; n < row.keys.size(); ++n) {
     const double factor = DropoutFactor(head, i, row.keys[n]);
     if (factor == 0.0) continue;

@@ -103,6 +103,98 @@ TEST(Faults, B076_KeyHiddenFromSomeRowsOnly) {
   });
 }
 
+// A value that one tile sees and the next does not, both in one step of a kernel that multiplies
+// several keys at a time: token i sees key i + 1 alone, and tiles of any size meet before token
+// 432.
+TEST(Faults, InfiniteValueOfANeighbouringTile) {
+  constexpr std::int64_t kTokens = 480, kFirstToken = 432;
+  for (const Element element : {Element::kF32, Element::kF16, Element::kBF16}) {
+    for (const std::int64_t bad_key : {kFirstToken, kFirstToken + 1}) {
+      AttentionCall call(element, {1, kTokens, 1, 16}, {1, kTokens + 1, 1, 16},
+                         {1, kTokens + 1, 1, 16});
+      call.FillNormal(8);
+      call.score.window_left = call.score.window_right = 0;
+      call.exec.num_threads = 1;
+      for (std::int64_t dim = 0; dim < 16; ++dim) {
+        call.v.SetPoison({0, bad_key, 0, dim}, Poison::kPositiveInfinity);
+      }
+      const bool is_first_side = bad_key == kFirstToken + 1;
+      call.OnEveryKernel([&] {
+        for (std::int64_t row = is_first_side ? 0 : kFirstToken;
+             row < (is_first_side ? kFirstToken : kTokens); ++row) {
+          ASSERT_EQ(call.o.At({0, row, 0, 3}), call.v.At({0, row + 1, 0, 3})) << row;
+        }
+      });
+    }
+  }
+}
+
+void ExpectNanRow(const AttentionCall& call, std::int64_t row) {
+  EXPECT_TRUE(std::isnan(call.lse.At({0, 0, row}))) << row;
+  for (const double value : call.OutputRow({0, row, 0})) EXPECT_TRUE(std::isnan(value)) << row;
+}
+
+// A bias is arithmetic, so NaN + -inf is NaN; a mask drops what it hides, whatever score and bias.
+TEST(Faults, NanScoreUnderAnInfiniteBias) {
+  AttentionCall call(Element::kF32, {1, 8, 1, 4}, {1, 40, 1, 4}, {1, 40, 1, 4});
+  StridedTensor bias(Element::kF32, {1, 1, 8, 40});
+  StridedTensor mask(Element::kBool, {1, 1, 8, 40});
+  call.score.bias = bias.abi();
+  for (const bool has_mask : {false, true}) {
+    SCOPED_TRACE(has_mask ? "with mask" : "without mask");
+    call.FillNormal(9);
+    bias.Fill([](const Indices&) { return 0.5; });
+    mask.Fill([](const Indices& at) { return at[2] >= 5 && at[3] == 5 ? 0.0 : 1.0; });
+    call.score.mask = has_mask ? mask.abi() : nullptr;
+    // Finite scores: -inf hides, +inf and NaN make their row NaN unless the mask hides them.
+    bias.Set({0, 0, 1, 5}, -HUGE_VAL);
+    bias.Set({0, 0, 2, 5}, HUGE_VAL);
+    bias.Set({0, 0, 3, 5}, std::nan(""));
+    bias.Set({0, 0, 5, 5}, HUGE_VAL);
+    bias.Set({0, 0, 6, 5}, std::nan(""));
+    bias.Set({0, 0, 7, 5}, -HUGE_VAL);
+    call.OnEveryKernel([&] {
+      for (const std::int64_t row : {0, 1, 4}) EXPECT_FALSE(std::isnan(call.lse.At({0, 0, row})));
+      for (const std::int64_t row : {2, 3}) ExpectNanRow(call, row);
+      for (const std::int64_t row : {5, 6})
+        EXPECT_EQ(std::isnan(call.lse.At({0, 0, row})), !has_mask);
+      EXPECT_FALSE(std::isnan(call.lse.At({0, 0, 7})));
+    });
+    // NaN scores of key 5 for every row.
+    call.k.SetPoison({0, 5, 0, 2}, Poison::kNaN);
+    call.OnEveryKernel([&] {
+      for (std::int64_t row = 0; row < 5; ++row) ExpectNanRow(call, row);
+      for (std::int64_t row = 5; row < 8; ++row) {
+        EXPECT_EQ(std::isnan(call.lse.At({0, 0, row})), !has_mask) << row;
+        EXPECT_EQ(std::isnan(call.o.At({0, row, 0, 0})), !has_mask) << row;
+      }
+    });
+  }
+}
+
+// Softmax comes before dropout: dropping the key of a NaN score, or every key, does not mend the
+// row.
+TEST(Faults, NanScoreOfADroppedKey) {
+  AttentionCall call(Element::kF32, {1, 64, 1, 4}, {1, 1, 1, 4}, {1, 1, 1, 4});
+  call.FillNormal(10);
+  call.k.SetPoison({0, 0, 0, 0}, Poison::kNaN);
+  call.score.dropout_p = 0.5;
+  call.score.dropout_seed = 3;
+  StridedTensor keep(Element::kU8, {1, 1, 64, 1});
+  heed_dropout_mask_args_t mask_args = HEED_DROPOUT_MASK_ARGS_INIT;
+  mask_args.mask = keep.abi();
+  mask_args.dropout_p = 0.5;
+  mask_args.dropout_seed = 3;
+  ASSERT_EQ(heed_dropout_mask(&mask_args), HEED_OK) << heed_last_error();
+  int num_dropped = 0;
+  for (std::int64_t row = 0; row < 64; ++row) num_dropped += keep.At({0, 0, row, 0}) == 0.0 ? 1 : 0;
+  ASSERT_GT(num_dropped, 10);
+  ASSERT_LT(num_dropped, 54);
+  call.OnEveryKernel([&] {
+    for (std::int64_t row = 0; row < 64; ++row) ExpectNanRow(call, row);
+  });
+}
+
 // Dao-AILab/flash-attention#1395, tile-ai/tilelang#2461: scratch left by others, one key past a
 // tile.
 TEST(Faults, B073_B079_WorkspaceFullOfNan) {

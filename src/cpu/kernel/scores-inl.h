@@ -49,6 +49,7 @@ HEED_ALWAYS_INLINE inline void ScoreGroup(const ScoresArgs& args, std::int64_t f
 }
 
 // softcap * tanh(s / softcap), + additive, then hidden lanes to -inf; natural-log units in and out.
+// A bias of -inf is added like any other, so that a NaN stays one; only a mask drops it.
 template <class Isa>
 HEED_ALWAYS_INLINE inline typename Isa::Vec ApplyTerms(typename Isa::Vec score,
                                                        const ScoreTerms& terms,
@@ -59,8 +60,8 @@ HEED_ALWAYS_INLINE inline typename Isa::Vec ApplyTerms(typename Isa::Vec score,
   }
   if (terms.additive != nullptr) {
     const auto additive = Isa::Load(terms.additive + element);
-    const auto hidden = Isa::Set(kMinusInfinity);
-    score = Isa::Select(Isa::Equal(additive, hidden), hidden, Isa::Add(score, additive));
+    const auto is_hidden = Isa::Equal(additive, Isa::Set(kMaskedOut));
+    score = Isa::Select(is_hidden, Isa::Set(kMinusInfinity), Isa::Add(score, additive));
   }
   return score;
 }
