@@ -151,16 +151,18 @@ __device__ __forceinline__ void SoftmaxStep(Probs<C>& p, WarpState<C>& state, co
   using Limits = SpeculationLimits<typename C::Element>;
   float sum[C::kRowBlocks][2];
   ExponentiateStep<C>(p, sum, s, factor, state.neg_ref, dropout);
+  // Bitwise, so that no lane leaves out an exchange.
   bool is_safe = true;
 #pragma unroll
   for (int m = 0; m < C::kRowBlocks; ++m) {
-    is_safe = is_safe && sum[m][0] <= Limits::kHighestSum && sum[m][1] <= Limits::kHighestSum;
+    is_safe &= sum[m][0] <= Limits::kHighestSum;
+    is_safe &= sum[m][1] <= Limits::kHighestSum;
   }
   if (!state.is_started) {
 #pragma unroll
     for (int m = 0; m < C::kRowBlocks; ++m) {
-      is_safe = is_safe && QuadSum(sum[m][0]) >= Limits::kLowestFirstSum &&
-                QuadSum(sum[m][1]) >= Limits::kLowestFirstSum;
+      is_safe &= QuadSum(sum[m][0]) >= Limits::kLowestFirstSum;
+      is_safe &= QuadSum(sum[m][1]) >= Limits::kLowestFirstSum;
     }
   }
   if (__any_sync(0xFFFFFFFFu, !is_safe)) RepeatStep<C>(p, sum, state, s, factor, dropout);
