@@ -25,7 +25,8 @@ std::string ListOf(const std::vector<int>& archs) {
 
 }  // namespace
 
-std::vector<ArchChoice> CubinChoices(const CompileTarget& target) {
+std::vector<ArchChoice> ImageChoices(const CompileTarget& target) {
+  if (target.as_ptx) return {{ArchName(target), KernelImage::Format::kPtx}};
   std::vector<ArchChoice> choices = {{ArchName(target), KernelImage::Format::kCubin}};
   const int number = 10 * target.major + target.minor;
   if (target.arch_specific || IsEmbedded(number)) return choices;
@@ -43,7 +44,7 @@ Status ChooseArch(const CompileTarget& target, const Compiler& compiler, ArchCho
   const auto knows = [&](int arch) {
     return std::find(known.begin(), known.end(), arch) != known.end();
   };
-  for (const ArchChoice& candidate : CubinChoices(target)) {
+  for (const ArchChoice& candidate : ImageChoices(target)) {
     CompileTarget parsed;
     if (ParseArchName(candidate.arch, &parsed) && knows(10 * parsed.major + parsed.minor)) {
       *choice = candidate;
@@ -54,7 +55,7 @@ Status ChooseArch(const CompileTarget& target, const Compiler& compiler, ArchCho
   for (const int arch : known) {
     if (arch < number && !IsEmbedded(arch)) newest_before = std::max(newest_before, arch);
   }
-  if (target.arch_specific || newest_before == 0) {
+  if (target.arch_specific || target.as_ptx || newest_before == 0) {
     return {HEED_UNAVAILABLE,
             Format("NVRTC %s knows the architectures %s, not %s: install another release of NVRTC "
                    "or use a kernel pack (docs/cuda.md)",

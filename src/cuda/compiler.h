@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/status.h"
+#include "cuda/image_key.h"
 #include "cuda/kernel_image.h"
-#include "cuda/kernel_key.h"
 #include "cuda/kernel_sources.h"
 
 namespace heed::cuda {
@@ -32,13 +32,14 @@ class Compiler {
 using CompilerFinder =
     std::function<core::Status(int driver_version, std::shared_ptr<const Compiler>* compiler)>;
 
-// Cubins that run on the target, best first: its own architecture, then older ones of the same
-// major version. The code of an arch-specific target runs nowhere else.
-std::vector<ArchChoice> CubinChoices(const CompileTarget& target);
+// Images that run on the target without the driver's compiler, best first: code of its own
+// architecture, then of older ones of the same major version. The code of an arch-specific target
+// runs nowhere else. With as_ptx, that PTX alone.
+std::vector<ArchChoice> ImageChoices(const CompileTarget& target);
 
-// What to compile for the target with a compiler of these architectures: the first cubin choice it
-// knows, else PTX of its newest architecture before the target's. Fails for an arch-specific target
-// that it does not know, and when it knows only newer ones.
+// What to compile for the target with a compiler of these architectures: the first image choice it
+// knows, else PTX of its newest architecture before the target's. Fails for an arch-specific or
+// as_ptx target that it does not know, and when it knows only newer ones.
 core::Status ChooseArch(const CompileTarget& target, const Compiler& compiler, ArchChoice* choice);
 
 }  // namespace heed::cuda

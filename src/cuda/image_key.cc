@@ -1,4 +1,4 @@
-#include "cuda/kernel_key.h"
+#include "cuda/image_key.h"
 
 #include "core/os/os.h"
 
@@ -33,14 +33,16 @@ bool ParseArchName(const std::string& name, CompileTarget* target) {
   return true;
 }
 
+std::string ArchText(const ArchChoice& choice) {
+  return (choice.format == KernelImage::Format::kPtx ? "compute_" : "sm_") + choice.arch;
+}
+
 std::vector<std::string> CompileOptions(const ArchChoice& choice) {
-  const bool is_ptx = choice.format == KernelImage::Format::kPtx;
   // Contraction is NVRTC's default; it is written out because results depend on it. Approximate
   // instructions are asked for one by one in the sources, so no -use_fast_math.
-  std::vector<std::string> options = {
-      "-arch=" + std::string(is_ptx ? "compute_" : "sm_") + choice.arch, "--std=c++20",
-      "--fmad=true"};
-  if (!is_ptx) options.emplace_back("--ptxas-options=-v");  // registers and spills, into the log
+  std::vector<std::string> options = {"-arch=" + ArchText(choice), "--std=c++20", "--fmad=true"};
+  // Registers and spills, into the log.
+  if (choice.format == KernelImage::Format::kCubin) options.emplace_back("--ptxas-options=-v");
   if (core::os::Environment("HEED_CUDA_LINEINFO") == "1") options.emplace_back("-lineinfo");
   return options;
 }
@@ -54,8 +56,8 @@ core::Sha256Digest DigestOfSources(std::span<const EmbeddedSource> sources) {
   return sum.Finish();
 }
 
-KernelKey SourceKey(const core::Sha256Digest& sources, const KernelSource& source,
-                    const ArchChoice& choice) {
+ImageKey SourceKey(const core::Sha256Digest& sources, const KernelSource& source,
+                   const ArchChoice& choice) {
   core::Sha256 sum;
   sum.AddField(AsText(sources));
   for (const std::string& field : {source.entry, source.traits_header, source.function}) {
@@ -65,7 +67,7 @@ KernelKey SourceKey(const core::Sha256Digest& sources, const KernelSource& sourc
   return sum.Finish();
 }
 
-KernelKey CacheKey(const KernelKey& source_key, const std::string& nvrtc_version) {
+ImageKey CacheKey(const ImageKey& source_key, const std::string& nvrtc_version) {
   core::Sha256 sum;
   sum.AddField(AsText(source_key));
   sum.AddField(nvrtc_version);

@@ -9,7 +9,7 @@ constexpr std::string_view kMagic = "HEEDIMG1";
 
 }  // namespace
 
-std::string EncodeImage(const KernelKey& key, const KernelImage& image) {
+std::string EncodeImage(const ImageKey& key, const KernelImage& image) {
   std::string body;
   AppendU64(&body, static_cast<std::uint64_t>(image.format));
   AppendText(&body, image.arch);
@@ -21,11 +21,11 @@ std::string EncodeImage(const KernelKey& key, const KernelImage& image) {
   return record + body;
 }
 
-std::string DecodeImage(std::string_view record, const KernelKey& key, KernelImage* image) {
+std::string DecodeImage(std::string_view record, const ImageKey& key, KernelImage* image) {
   FieldReader reader(record);
   std::string_view magic;
   if (!reader.Take(kMagic.size(), &magic) || magic != kMagic) return "is not a kernel image";
-  KernelKey stored_key;
+  ImageKey stored_key;
   core::Sha256Digest checksum;
   if (!reader.TakeDigest(&stored_key) || !reader.TakeDigest(&checksum)) return "is cut short";
   if (stored_key != key) return "holds another kernel";

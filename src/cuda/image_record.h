@@ -8,15 +8,15 @@
 #include <string>
 #include <string_view>
 
-#include "cuda/kernel_key.h"
+#include "cuda/image_key.h"
 
 namespace heed::cuda {
 
-std::string EncodeImage(const KernelKey& key, const KernelImage& image);
+std::string EncodeImage(const ImageKey& key, const KernelImage& image);
 
 // Gives the image only when the record is whole, unharmed and belongs to the key; otherwise returns
 // what is wrong with it. The origin is left as it is.
-std::string DecodeImage(std::string_view record, const KernelKey& key, KernelImage* image);
+std::string DecodeImage(std::string_view record, const ImageKey& key, KernelImage* image);
 
 }  // namespace heed::cuda
 

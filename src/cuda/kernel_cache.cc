@@ -33,11 +33,11 @@ std::string CacheFolder(std::string* reason) {
   return {};
 }
 
-std::string KernelCache::EntryPath(const KernelKey& key) const {
+std::string KernelCache::EntryPath(const ImageKey& key) const {
   return folder_ + "/" + core::Hex(key) + ".heedimg";
 }
 
-bool KernelCache::Find(const KernelKey& key, KernelImage* image) const {
+bool KernelCache::Find(const ImageKey& key, KernelImage* image) const {
   if (folder_.empty()) return false;
   const std::string path = EntryPath(key);
   std::string record, error;
@@ -61,7 +61,7 @@ bool KernelCache::Find(const KernelKey& key, KernelImage* image) const {
   return true;
 }
 
-void KernelCache::Keep(const KernelKey& key, const KernelImage& image) {
+void KernelCache::Keep(const ImageKey& key, const KernelImage& image) {
   if (folder_.empty()) return;
   {
     const std::lock_guard lock(mutex_);

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "cuda/kernel_key.h"
+#include "cuda/image_key.h"
 
 namespace heed::cuda {
 
@@ -22,11 +22,11 @@ class KernelCache {
   explicit KernelCache(std::string folder) : folder_(std::move(folder)) {}
 
   // True when the entry is there and sound. A bad one is named in HEED_LOG.
-  bool Find(const KernelKey& key, KernelImage* image) const;
+  bool Find(const ImageKey& key, KernelImage* image) const;
   // Failing to write is no error: the cache is left alone from then on, and HEED_LOG says why.
-  void Keep(const KernelKey& key, const KernelImage& image);
+  void Keep(const ImageKey& key, const KernelImage& image);
 
-  std::string EntryPath(const KernelKey& key) const;
+  std::string EntryPath(const ImageKey& key) const;
 
  private:
   std::string folder_;

@@ -20,7 +20,8 @@ std::string NameOf(const KernelSource& source) {
 // Names the slot of a kernel in memory. Fields are separated by a byte that none of them contains.
 std::string SlotName(const KernelSource& source, const CompileTarget& target) {
   std::string name = source.entry;
-  for (const std::string& field : {source.function, source.traits_header, ArchName(target)}) {
+  for (const std::string& field :
+       {source.function, source.traits_header, ArchName(target) + (target.as_ptx ? "p" : "")}) {
     name += '\0';
     name += field;
   }
@@ -130,9 +131,9 @@ Status KernelStore::Get(const KernelSource& source, const CompileTarget& target,
 
 bool KernelStore::FindInPacks(const KernelSource& source, const CompileTarget& target,
                               KernelImage* image) {
-  for (const ArchChoice& choice : CubinChoices(target)) {
+  for (const ArchChoice& choice : ImageChoices(target)) {
     if (packs_.empty()) return false;
-    const KernelKey key = SourceKey(sources_digest_, source, choice);
+    const ImageKey key = SourceKey(sources_digest_, source, choice);
     for (const std::shared_ptr<const Pack>& pack : packs_) {
       const PackEntry* entry = pack->Find(key);
       if (entry == nullptr) continue;
@@ -173,7 +174,7 @@ Status KernelStore::Produce(const KernelSource& source, const CompileTarget& tar
             Format("CUDA kernel %s for sm_%s: %s; %s", NameOf(source).c_str(),
                    ArchName(target).c_str(), PacksInWords().c_str(), status.message().c_str())};
   }
-  if (choice.format == KernelImage::Format::kPtx) {
+  if (choice.format == KernelImage::Format::kPtx && !target.as_ptx) {
     core::Log(
         LogLevel::kWarn,
         Format("NVRTC %s does not know sm_%s: %s is compiled to PTX for compute_%s, which the "
@@ -181,7 +182,7 @@ Status KernelStore::Produce(const KernelSource& source, const CompileTarget& tar
                compiler->Version().c_str(), ArchName(target).c_str(), NameOf(source).c_str(),
                choice.arch.c_str()));
   }
-  const KernelKey key = CacheKey(SourceKey(sources_digest_, source, choice), compiler->Version());
+  const ImageKey key = CacheKey(SourceKey(sources_digest_, source, choice), compiler->Version());
   if (cache_.Find(key, image)) {
     ++num_disk_hits_;
     return {};

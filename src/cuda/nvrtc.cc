@@ -178,7 +178,7 @@ Status Nvrtc::Failure(const KernelSource& source, const ArchChoice& choice, Resu
                    Version().c_str(), path_.c_str())};
   }
   return core::Internal(Format("NVRTC %s could not compile %s for %s: %s\n%s", Version().c_str(),
-                               source.entry.c_str(), choice.arch.c_str(),
+                               source.entry.c_str(), ArchText(choice).c_str(),
                                functions_.error_string(result), log.c_str()));
 }
 

@@ -49,12 +49,14 @@ class CandidateList {
       list_.push_back({file, major});
     }
   }
-  // Every NVRTC in a folder, newest first.
-  void AddFolder(const std::string& folder) {
+  // Every NVRTC in the folders, newest first.
+  void AddFolders(const std::vector<std::string>& folders) {
     std::vector<NvrtcCandidate> found;
-    for (const std::string& name : ListFolder(folder)) {
-      const int major = NvrtcMajorOfFile(name);
-      if (major > 0) found.push_back({folder + "/" + name, major});
+    for (const std::string& folder : folders) {
+      for (const std::string& name : ListFolder(folder)) {
+        const int major = NvrtcMajorOfFile(name);
+        if (major > 0) found.push_back({folder + "/" + name, major});
+      }
     }
     std::stable_sort(found.begin(), found.end(),
                      [](const auto& a, const auto& b) { return a.major > b.major; });
@@ -68,33 +70,32 @@ class CandidateList {
 };
 
 void AddPythonPackages(const std::string& site_packages, CandidateList* list) {
-  std::vector<std::string> packages = ListFolder(site_packages + "/nvidia");
-  std::reverse(packages.begin(), packages.end());  // cu13 before cu12 before cuda_nvrtc
-  for (const std::string& package : packages) {
-    list->AddFolder(site_packages + "/nvidia/" + package + "/lib");
+  std::vector<std::string> folders;
+  for (const std::string& package : ListFolder(site_packages + "/nvidia")) {
+    folders.push_back(site_packages + "/nvidia/" + package + "/lib");
   }
-  list->AddFolder(site_packages + "/torch/lib");
+  list->AddFolders(folders);
+  list->AddFolders({site_packages + "/torch/lib"});
 }
 
 void AddSystem(CandidateList* list) {
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"}) {
     const std::string folder = Environment(variable);
     if (folder.empty()) continue;
-    list->AddFolder(folder + "/lib64");
-    list->AddFolder(folder + "/lib");
+    list->AddFolders({folder + "/lib64", folder + "/lib"});
   }
   for (int major = kNewestNvrtcMajor; major >= kOldestNvrtcMajor; --major) {
     // NVRTC 11 carries the minor version of its interface in its name.
     const std::string name = "libnvrtc.so." + std::to_string(major);
     list->AddFile(major == 11 ? name + ".2" : name, major);
   }
-  list->AddFolder("/usr/local/cuda/lib64");
+  list->AddFolders({"/usr/local/cuda/lib64"});
   std::vector<std::string> toolkits = ListFolder("/usr/local");
   std::reverse(toolkits.begin(), toolkits.end());
   for (const std::string& name : toolkits) {
-    if (name.starts_with("cuda-")) list->AddFolder("/usr/local/" + name + "/lib64");
+    if (name.starts_with("cuda-")) list->AddFolders({"/usr/local/" + name + "/lib64"});
   }
-  list->AddFolder("/opt/cuda/lib64");
+  list->AddFolders({"/opt/cuda/lib64"});
 }
 
 }  // namespace

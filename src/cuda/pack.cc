@@ -93,7 +93,7 @@ Status Pack::ReadIndex() {
   return is_whole && reader.num_bytes_left() == 0 ? Status() : Bad(path_, "its index is malformed");
 }
 
-const PackEntry* Pack::Find(const KernelKey& key) const {
+const PackEntry* Pack::Find(const ImageKey& key) const {
   const auto found = position_.find(key);
   return found == position_.end() ? nullptr : &entries_[found->second];
 }

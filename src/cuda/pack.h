@@ -15,7 +15,7 @@
 
 #include "core/os/files.h"
 #include "core/status.h"
-#include "cuda/kernel_key.h"
+#include "cuda/image_key.h"
 
 namespace heed::cuda {
 
@@ -26,7 +26,7 @@ struct PackFacts {
 };
 
 struct PackEntry {
-  KernelKey key = {};
+  ImageKey key = {};
   std::string label;
   std::string function;
   std::string arch;
@@ -45,7 +45,7 @@ class Pack {
   // In the order they were built.
   const std::vector<PackEntry>& entries() const { return entries_; }
   // Null when the pack does not hold the kernel.
-  const PackEntry* Find(const KernelKey& key) const;
+  const PackEntry* Find(const ImageKey& key) const;
   core::Status Read(const PackEntry& entry, KernelImage* image) const;
 
  private:
@@ -55,11 +55,11 @@ class Pack {
   core::os::RandomAccessFile file_;
   PackFacts facts_;
   std::vector<PackEntry> entries_;
-  std::map<KernelKey, std::size_t> position_;
+  std::map<ImageKey, std::size_t> position_;
 };
 
 struct PackItem {
-  KernelKey key = {};
+  ImageKey key = {};
   std::string label;
   std::string function;
   KernelImage image;
