@@ -1,5 +1,7 @@
 #include "reference/gradient_buffer.h"
 
+#include <algorithm>
+
 #include "reference/element.h"
 
 namespace heed::reference {
@@ -32,7 +34,9 @@ ScoreGradient::ScoreGradient(const core::ScoreView& target,
   if (!target.present()) return;
   std::int64_t num_elems = 1;
   for (int axis = 3; axis >= 0; --axis) {
-    extents_[axis] = target.stride_elems[axis] == 0 ? 1 : shape[axis];
+    // Views give axes of size 0 stride 0 too; those stay empty.
+    extents_[axis] =
+        target.stride_elems[axis] == 0 ? std::min<std::int64_t>(shape[axis], 1) : shape[axis];
     view_.stride_elems[axis] = extents_[axis] == 1 ? 0 : num_elems;
     num_elems *= extents_[axis];
   }
