@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (!heed::test::Options().case_id.empty()) {
-    testing::GTEST_FLAG(filter) = "Conformance.NamedCase";
+    testing::GTEST_FLAG(filter) = "Conformance.NamedCase:Conformance.NamedBackwardCase";
   }
   return RUN_ALL_TESTS();
 }

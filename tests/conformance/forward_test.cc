@@ -2,62 +2,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <fstream>
-#include <map>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "conformance/crash_note.h"
 #include "conformance/options.h"
+#include "conformance/tally.h"
 #include "support/checker.h"
 #include "support/kernel_rows.h"
 
 namespace heed::test {
 namespace {
-
-constexpr std::size_t kMaxReportedFailures = 20;
-
-// Counts and failures of one run, filled by several threads.
-class Tally {
- public:
-  void AddCheck(std::string_view kernel_id, const std::string& case_id, const CheckResult& result) {
-    const std::lock_guard lock(mutex_);
-    ++checks_[kernel_id];
-    if (result.worst_ratio > worst_ratio_ && result.failure.empty()) {
-      worst_ratio_ = result.worst_ratio;
-      worst_case_ = case_id;
-    }
-    if (!result.failure.empty()) failures_.push_back(result.failure);
-  }
-  void AddFailure(const std::string& failure) {
-    const std::lock_guard lock(mutex_);
-    failures_.push_back(failure);
-  }
-  bool Full() const {
-    const std::lock_guard lock(mutex_);
-    return failures_.size() >= kMaxReportedFailures;
-  }
-  std::uint64_t Checks(std::string_view kernel_id) const {
-    const auto found = checks_.find(kernel_id);
-    return found == checks_.end() ? 0 : found->second;
-  }
-  void Report() const {
-    for (const std::string& failure : failures_) ADD_FAILURE() << failure;
-    std::printf("largest error / bound %.3f in %s\n", worst_ratio_, worst_case_.c_str());
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::map<std::string_view, std::uint64_t> checks_;
-  std::vector<std::string> failures_;
-  double worst_ratio_ = 0.0;
-  std::string worst_case_;
-};
 
 bool IsSelected(const KernelRow& row) {
   return row.id.find(Options().kernel_part) != std::string_view::npos;
@@ -82,20 +39,9 @@ void RunCase(const ForwardCase& forward_case, Tally& tally) {
 }
 
 void RunGeneratedCases(Tally& tally) {
-  std::atomic<std::uint64_t> next = 0;
-  const auto work = [&] {
-    while (!tally.Full()) {
-      const std::uint64_t index = next++;
-      if (index >= Options().cases_to_run()) return;
-      RunCase(GenerateCase(Options().seed, index, Options().max_cost()), tally);
-    }
-  };
-  std::vector<std::thread> workers;
-  for (unsigned at = 1; at < std::min(std::thread::hardware_concurrency(), 8u); ++at) {
-    workers.emplace_back(work);
-  }
-  work();
-  for (std::thread& worker : workers) worker.join();
+  RunIndicesOnAllCores(Options().cases_to_run(), tally, [&](std::uint64_t index) {
+    RunCase(GenerateCase(Options().seed, index, Options().max_cost()), tally);
+  });
 }
 
 TEST(Conformance, GeneratedForwardCases) {
@@ -122,7 +68,7 @@ TEST(Conformance, GeneratedForwardCases) {
 }
 
 TEST(Conformance, NamedCase) {
-  if (Options().case_id.empty()) GTEST_SKIP() << "runs with HEED_CASE or --case";
+  if (!Options().case_id.starts_with("fwd:")) GTEST_SKIP() << "runs with --case=fwd:...";
   InstallCrashNote();
   std::string error;
   const auto forward_case = ParseCaseId(Options().case_id, &error);

@@ -7,14 +7,6 @@
 namespace heed::test {
 namespace {
 
-// Index into a bias or mask: axes of size 1 repeat.
-Indices ScoreIndex(const StridedTensor& tensor, Indices index) {
-  for (std::size_t axis = 0; axis < 4; ++axis) {
-    if (tensor.shape()[axis] == 1) index[axis] = 0;
-  }
-  return index;
-}
-
 std::unique_ptr<StridedTensor> CopyAs(Element element, const std::unique_ptr<StridedTensor>& from) {
   if (!from) return nullptr;
   auto copy = std::make_unique<StridedTensor>(element, from->shape());
@@ -31,6 +23,13 @@ heed_tensor_t* AbiOf(const std::unique_ptr<StridedTensor>& tensor) {
 }
 
 }  // namespace
+
+Indices ScoreIndex(const StridedTensor& tensor, Indices index) {
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    if (tensor.shape()[axis] == 1) index[axis] = 0;
+  }
+  return index;
+}
 
 ForwardInstance::ForwardInstance(const ForwardCase& forward_case) : case_(forward_case) {
   InstanceBuilder(*this).Build();
@@ -104,6 +103,10 @@ void ForwardInstance::PrepareRun() {
   const Poison poison = case_.values == Values::kNanKey ? Poison::kPositiveInfinity : Poison::kNaN;
   o_->PoisonAll(poison);
   if (lse_) lse_->PoisonAll(poison);
+  TakeSnapshots();
+}
+
+void ForwardInstance::TakeSnapshots() {
   for (const auto* tensor :
        {&q_, &k_, &v_, &o_, &lse_, &bias_, &mask_, &alibi_slopes_, &sinks_, &cu_seqlens_q_,
         &cu_seqlens_kv_, &seqused_q_, &seqused_kv_, &block_table_}) {

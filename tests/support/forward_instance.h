@@ -14,6 +14,9 @@
 
 namespace heed::test {
 
+// Index into a bias, mask or d_bias of element `index` of [B,Hq,Sq,Skv]: axes of size 1 repeat.
+Indices ScoreIndex(const StridedTensor& tensor, Indices index);
+
 class ForwardInstance {
  public:
   // Fills every slot that takes part; all others (hidden keys, rows past a length, free pages,
@@ -56,6 +59,9 @@ class ForwardInstance {
  private:
   ForwardInstance() = default;
   friend class InstanceBuilder;
+  friend class BackwardInstance;
+
+  void TakeSnapshots();
 
   Indices QIndex(std::int64_t b, std::int64_t row, std::int64_t head, std::int64_t dim) const;
   Indices KvIndex(std::int64_t b, std::int64_t token, std::int64_t kv_head, std::int64_t dim) const;
