@@ -1,5 +1,7 @@
-# Headers, library, tool, find_package(heed) and pkg-config files.
+# Licence, headers, library, tool, find_package(heed) and pkg-config files.
 include(CMakePackageConfigHelpers)
+
+install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/heed")
 
 set(HEED_CMAKE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/heed")
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING

@@ -11,6 +11,9 @@
  * which also sets the neutral value of every field; fields may be appended in later versions.
  *  - A NULL pointer field means "absent" unless the field says it is required.
  *  - Every argument that is accepted has effect or is refused.
+ *  - fp32 and bf16 numbers below 2^-126 in magnitude (subnormals) count as 0, in inputs, results
+ * and between them, except in the reference backend; those of fp16 count in full. The
+ * floating-point state of the caller's threads is as before when a call returns.
  */
 #ifndef HEED_HEED_H_
 #define HEED_HEED_H_

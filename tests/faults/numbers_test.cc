@@ -133,6 +133,24 @@ TEST(Faults, B114_SoftcapOfLargeScores) {
   ExpectCasePasses("fwd:b1:hq4:hkv2:sq9:skv33:d256:dv256:f16:cap50:large-scores:s1");
 }
 
+// fp32 and bf16 subnormals may be taken as 0, fp16 ones may not: the contract of heed.h. One key,
+// so that o is v.
+TEST(Faults, SubnormalValues) {
+  for (const Element element : {Element::kF32, Element::kF16, Element::kBF16}) {
+    AttentionCall call(element, {1, 1, 1, 2}, {1, 1, 1, 2}, {1, 1, 1, 2});
+    call.FillNormal(3);
+    const double subnormal = element == Element::kF16 ? 0x1p-20 : 0x1p-130;
+    call.v.Fill([&](const Indices& at) { return at[3] == 0 ? subnormal : 0x1p-14; });
+    call.OnEveryKernel([&] {
+      const double value = call.o.At({0, 0, 0, 0});
+      const bool may_be_zero =
+          element != Element::kF16 && call.exec.backend != HEED_BACKEND_REFERENCE;
+      EXPECT_TRUE(value == subnormal || (may_be_zero && value == 0.0)) << value;
+      EXPECT_EQ(call.o.At({0, 0, 0, 1}), 0x1p-14);
+    });
+  }
+}
+
 // Scores 2 and 0; v tells the weight of the first key.
 void ExpectFirstWeight(AttentionCall& call, double weight) {
   FillWith(call.q, 2.0);

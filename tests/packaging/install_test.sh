@@ -6,6 +6,8 @@ here="$(dirname "${BASH_SOURCE[0]}")"
 source "$here/common.sh"
 install_heed "$1"
 
+cmp "$here/../../LICENSE" "$work/prefix/share/doc/heed/LICENSE" || fail "no licence installed"
+
 CC="$2" CXX="$3" cmake -S "$here/consumer" -B "$work/consumer" \
   -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
 cmake --build "$work/consumer" >/dev/null
