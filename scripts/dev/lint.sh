@@ -17,12 +17,23 @@ changed_candidates() {
     comm -12 - <(tidy_candidates) | head -n "$TIDY_MAX_FILES"
 }
 
+# tidy_one FILE: findings go to stdout. On stderr clang-tidy counts what it did not show, which is
+# noise unless it failed: then its own errors, such as a missing compile command, stand there too.
+tidy_one() {
+  local messages status=0
+  messages="$(mktemp)"
+  clang-tidy --quiet --warnings-as-errors='*' -p build/release "$1" 2>"$messages" || status=1
+  [[ "$status" == 0 ]] || { echo "clang-tidy failed on $1:" && cat "$messages"; } >&2
+  rm -f "$messages"
+  return "$status"
+}
+
 # tidy_files FILE...
 tidy_files() {
   [[ $# -gt 0 ]] || { echo "clang-tidy: no file to look at"; return 0; }
   configure_preset release || return 1
-  printf '%s\0' "$@" | xargs -0 -n 1 -P "$(nproc)" \
-    clang-tidy --quiet --warnings-as-errors='*' -p build/release 2>/dev/null
+  export -f tidy_one
+  printf '%s\0' "$@" | xargs -0 -n 1 -P "$(nproc)" bash -c "tidy_one \"\$1\"" bash
 }
 
 tidy_all() {
