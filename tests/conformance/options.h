@@ -2,6 +2,7 @@
 #ifndef HEED_TESTS_CONFORMANCE_OPTIONS_H_
 #define HEED_TESTS_CONFORMANCE_OPTIONS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -23,10 +24,10 @@ struct ConformanceOptions {
   // Multiply-adds of the largest case, and cases of a run, by tier.
   double max_cost() const { return full ? 3e8 : 8e6; }
   std::uint64_t cases_to_run() const { return num_cases != 0 ? num_cases : full ? 20000 : 2000; }
-  // A backward case is judged by double-precision work of about five times its forward case.
+  // A backward case costs about five times the double-precision work of its forward case.
   double max_backward_cost() const { return max_cost() / 8; }
   std::uint64_t backward_cases_to_run() const {
-    return num_cases != 0 ? num_cases : full ? 6000 : 600;
+    return std::max<std::uint64_t>(cases_to_run() * 3 / 10, 1);
   }
 };
 
