@@ -489,6 +489,38 @@ typedef enum heed_info_format { HEED_INFO_TEXT = 0, HEED_INFO_JSON = 1 } heed_in
 HEED_API heed_status_t heed_info(heed_info_format_t format, char* text, size_t capacity_bytes,
                                  size_t* needed_bytes);
 
+/* ---- Kernel packs ---------------------------------------------------------------------------- */
+/* GPU kernels compiled ahead of time into one file, on any machine that has the GPU vendor's
+ * compiler library. The environment variable HEED_PACK, or lying beside the library, puts a pack to
+ * use; nothing it holds is then compiled at run time. */
+
+/* Called once before the first kernel and after each, never by two threads at once. */
+typedef void (*heed_pack_progress_t)(void* context, int64_t num_done, int64_t num_kernels,
+                                     const char* kernel);
+
+typedef struct heed_pack_args {
+  size_t struct_size;
+  const char* path;  /* required; the file appears whole or not at all */
+  const char* archs; /* such as "75,80,90a"; NULL = one per generation that has kernels */
+  const char*
+      kernels; /* pattern over kernel labels, * and ? as in file names; NULL = all shipped */
+  int32_t num_threads;           /* 0 = every core the process may use */
+  heed_pack_progress_t progress; /* may be NULL */
+  void* progress_context;
+} heed_pack_args_t;
+#define HEED_PACK_ARGS_INIT \
+  { sizeof(heed_pack_args_t), NULL, NULL, NULL, 0, NULL, NULL }
+
+HEED_API heed_status_t heed_pack_build(const heed_pack_args_t* args);
+
+/* Who built the pack, and every kernel in it. Buffer rules as for heed_explain. */
+HEED_API heed_status_t heed_pack_describe(const char* path, heed_info_format_t format, char* text,
+                                          size_t capacity_bytes, size_t* needed_bytes);
+
+/* Reads everything: HEED_OK when all of it is sound and this library would use it, else
+ * HEED_INVALID_ARGUMENT and the reason. */
+HEED_API heed_status_t heed_pack_verify(const char* path);
+
 #ifdef __cplusplus
 }
 #endif

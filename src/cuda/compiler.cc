@@ -30,6 +30,7 @@ std::vector<ArchChoice> ImageChoices(const CompileTarget& target) {
   std::vector<ArchChoice> choices = {{ArchName(target), KernelImage::Format::kCubin}};
   const int number = 10 * target.major + target.minor;
   if (target.arch_specific || IsEmbedded(number)) return choices;
+  choices.push_back({ArchName(target) + "a", KernelImage::Format::kCubin});
   for (int older = number - 1; older >= 10 * target.major; --older) {
     if (!IsEmbedded(older)) {
       choices.push_back({std::to_string(older), KernelImage::Format::kCubin});

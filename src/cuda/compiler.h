@@ -33,8 +33,8 @@ using CompilerFinder =
     std::function<core::Status(int driver_version, std::shared_ptr<const Compiler>* compiler)>;
 
 // Images that run on the target without the driver's compiler, best first: code of its own
-// architecture, then of older ones of the same major version. The code of an arch-specific target
-// runs nowhere else. With as_ptx, that PTX alone.
+// architecture, plain or arch-specific, then of older ones of the same major version. An
+// arch-specific target takes its own code only, and one with as_ptx that PTX only.
 std::vector<ArchChoice> ImageChoices(const CompileTarget& target);
 
 // What to compile for the target with a compiler of these architectures: the first image choice it

@@ -212,11 +212,12 @@ TEST_F(StoreTest, PtxIsCompiledWhereItIsAskedFor) {
 
 TEST_F(StoreTest, EmbeddedGpusShareNoCubins) {
   for (const ArchChoice& choice : ImageChoices({8, 9})) EXPECT_NE(choice.arch, "87");
-  EXPECT_EQ(ImageChoices({8, 7}).size(), 1u);
+  EXPECT_EQ(ImageChoices({8, 7}).size(), 1u) << "an embedded GPU";
   EXPECT_EQ(ImageChoices({9, 0, true}).size(), 1u);
   const std::vector<ArchChoice> ada = ImageChoices({8, 9});
   ASSERT_GE(ada.size(), 3u);
   EXPECT_EQ(ada.front().arch, "89");
+  EXPECT_EQ(ada[1].arch, "89a");
   EXPECT_EQ(ada.back().arch, "80");
 }
 

@@ -89,7 +89,9 @@ TEST_F(PackTest, ServesWithoutACompiler) {
   EXPECT_EQ(image->origin, KernelImage::Origin::kPack);
   EXPECT_EQ(test::TextOf(*image), "cubin 90a f traits first second");
   EXPECT_EQ(store.counters().num_pack_hits, 1);
-  // Code for 8.0 runs on 8.9 too, but not on 9.0.
+  // Arch-specific code runs on its architecture; code for 8.0 runs on 8.9 too, but not on 9.0.
+  ASSERT_TRUE(store.Get(SourceNamed("f"), {9, 0}, &image).ok());
+  EXPECT_EQ(image->arch, "90a");
   ASSERT_TRUE(store.Get(SourceNamed("g"), {8, 9}, &image).ok());
   EXPECT_EQ(image->arch, "80");
   const Status absent = store.Get(SourceNamed("g"), {9, 0}, &image);
