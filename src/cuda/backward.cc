@@ -70,7 +70,9 @@ WorkspaceLayout LayoutOf(const BackwardProblem& problem, const KernelRow& row) {
   layout.delta = take(head_rows);
   layout.dq_accum = take(head_rows * PadHeadDim(shape.head_dim));
   if (problem.forward.exec.deterministic) {
-    layout.dq_turn = take(shape.batch * shape.num_q_heads * NumQTiles(problem, row));
+    // One for every slice of the columns, see backward_shape.h.
+    layout.dq_turn =
+        take(shape.batch * shape.num_q_heads * NumQTiles(problem, row) * row.cuda.variant);
   }
   if (problem.d_bias.present()) {
     const std::array<std::int64_t, 4> extents = BiasExtents(problem);
@@ -159,6 +161,9 @@ Launches LaunchesOf(const BackwardProblem& problem, const KernelRow& row) {
   launches.main_shape = {
       BackwardGrid(tile, NumKvTiles(problem, row), shape.batch, shape.num_kv_heads),
       BackwardThreads(tile), static_cast<std::size_t>(BackwardSharedBytes(tile))};
+  launches.pre_shape = launches.post_shape = {
+      BackwardRowsGrid(NumQTiles(problem, row), shape.batch, shape.num_q_heads),
+      kBackwardRowsThreads, 0};
   return launches;
 }
 

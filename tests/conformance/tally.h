@@ -70,7 +70,7 @@ void RunIndicesOnAllCores(std::uint64_t num_cases, const Tally& tally, const Run
     }
   };
   std::vector<std::thread> workers;
-  for (unsigned at = 1; at < std::min(std::thread::hardware_concurrency(), 8u); ++at) {
+  for (unsigned at = 1; at < std::min(std::thread::hardware_concurrency(), 16u); ++at) {
     workers.emplace_back(work);
   }
   work();

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
 #include "core/registry.h"
 #include "gpu/device_call.h"
+#include "support/backward_instance.h"
 
 namespace heed::test {
 
@@ -38,18 +41,66 @@ Engine CudaEngine(const KernelRow& row, const ForwardCase& forward_case) {
   return {std::string(row.id), HEED_BACKEND_CUDA, forward, plan};
 }
 
+namespace {
+
+// By heed_plan() for the smallest problem; empty when it is accepted.
 std::string WhyCudaRowCannotRun(const KernelRow& row) {
-  ForwardCase smallest;
+  BackwardCase smallest;
   for (const Element element : {Element::kF32, Element::kF16, Element::kBF16}) {
-    if (row.Takes(element)) smallest.element = element;
+    if (row.Takes(element)) smallest.forward.element = element;
   }
-  ForwardInstance instance(smallest);
+  BackwardInstance instance(smallest);
   const std::string id(row.id);
   instance.exec().backend = HEED_BACKEND_CUDA;
   instance.exec().kernel = id.c_str();
-  DeviceForwardCall call(*instance.args(), 1, 1);
+  DeviceBackwardCall call(*instance.args(), 1, 1);
   heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
-  return heed_plan(HEED_OP_FORWARD, call.args(), &plan) == HEED_OK ? "" : heed_last_error();
+  heed_status_t status = HEED_OK;
+  if (row.op == "Backward") {
+    status = heed_plan(HEED_OP_BACKWARD, call.backward_args(), &plan);
+  } else {
+    call.exec().backend = HEED_BACKEND_CUDA;
+    call.exec().kernel = id.c_str();
+    status = heed_plan(HEED_OP_FORWARD, call.args(), &plan);
+  }
+  return status == HEED_OK ? "" : heed_last_error();
+}
+
+}  // namespace
+
+std::vector<KernelRow> RunnableCudaRows(const std::string& op, const std::string& id_part) {
+  std::vector<KernelRow> rows;
+  for (const KernelRow& row : CudaRows()) {
+    if (row.op != op || row.id.find(id_part) == std::string_view::npos) continue;
+    const std::string why = WhyCudaRowCannotRun(row);
+    if (why.empty()) {
+      rows.push_back(row);
+    } else {
+      std::printf("NOT RUN  %s: %s\n", std::string(row.id).c_str(), why.c_str());
+    }
+  }
+  return rows;
+}
+
+std::vector<KernelRow> Takers(const std::vector<KernelRow>& rows, Element element,
+                              std::int64_t head_dim) {
+  std::vector<KernelRow> takers;
+  for (const KernelRow& row : rows) {
+    if (row.Takes(element) && head_dim <= row.max_head_dim) takers.push_back(row);
+  }
+  return takers;
+}
+
+void ReportChecks(const std::vector<KernelRow>& rows, const Tally& tally, std::uint64_t num_cases) {
+  constexpr std::uint64_t kEnoughForAll = 400;
+  for (const KernelRow& row : rows) {
+    const std::uint64_t checks = tally.Checks(row.id);
+    std::printf("checked  %s: %llu cases\n", std::string(row.id).c_str(),
+                static_cast<unsigned long long>(checks));
+    if (!tally.Full() && num_cases >= kEnoughForAll) {
+      EXPECT_GE(checks, 1u) << row.id;
+    }
+  }
 }
 
 }  // namespace heed::test

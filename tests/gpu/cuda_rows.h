@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "conformance/tally.h"
 #include "support/checker.h"
 #include "support/kernel_rows.h"
 
@@ -12,8 +13,14 @@ namespace heed::test {
 const std::vector<KernelRow>& CudaRows();
 // Copies the case to the GPU, runs it there and copies it back.
 Engine CudaEngine(const KernelRow& row, const ForwardCase& forward_case);
-// Empty when the row's plan for a small problem is accepted by this GPU.
-std::string WhyCudaRowCannotRun(const KernelRow& row);
+// Rows of an operation ("Forward") whose id contains id_part and that this GPU runs; prints why the
+// others do not.
+std::vector<KernelRow> RunnableCudaRows(const std::string& op, const std::string& id_part);
+// Those that take the element type and head dim.
+std::vector<KernelRow> Takers(const std::vector<KernelRow>& rows, Element element,
+                              std::int64_t head_dim);
+// Prints how often each row was checked; none unchecked in a run of 400 cases and more.
+void ReportChecks(const std::vector<KernelRow>& rows, const Tally& tally, std::uint64_t num_cases);
 
 }  // namespace heed::test
 

@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+"""heed beside PyTorch's attention backends on one GPU, in one process.
+
+    python bench/compare_gpu.py --library build/release/src/libheed.so --preset sm80 --json out.json
+
+Each case: outputs checked against float64 attention, then rounds of (heed, peer, peer, ...), each
+timed by CUDA events over a fixed number of calls; the median over rounds counts. Operations: 4 B H
+Sq Skv D for forward (half when causal), 2.5 times that for backward. Percentages are of an 8192^3
+16-bit matrix product measured in the same run. Workspaces are the callers' and are not cleared
+between calls.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+import time
+
+from gpu.heed_library import Heed
+
+PEERS = {"flash": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION",
+         "efficient": "EFFICIENT_ATTENTION", "math": "MATH"}
+HIDDEN, TOKENS = 2048, 16384
+
+
+class Case:
+    def __init__(self, op, dtype, head_dim, length, causal):
+        self.op, self.dtype, self.head_dim = op, dtype, head_dim
+        self.length, self.causal = length, causal
+        self.batch = max(1, TOKENS // length)
+        self.heads = HIDDEN // head_dim
+
+    @property
+    def name(self):
+        mask = "causal" if self.causal else "full"
+        return f"{self.op} {self.dtype} d{self.head_dim} {mask} S{self.length}"
+
+    @property
+    def flops(self):
+        forward = 4 * self.batch * self.heads * self.length**2 * self.head_dim
+        forward *= 0.5 if self.causal else 1.0
+        return forward * (2.5 if self.op == "backward" else 1.0)
+
+
+def preset_cases(preset):
+    lengths = [1024, 2048, 4096, 8192, 16384]
+    cases = []
+    if preset in ("sm80", "forward"):
+        cases += [Case("forward", "bfloat16", d, s, causal)
+                  for d in (64, 128, 256) for causal in (False, True) for s in lengths]
+        cases += [Case("forward", "float16", d, 4096, causal)
+                  for d in (64, 128, 256) for causal in (False, True)]
+    if preset in ("sm80", "fp32"):
+        cases += [Case("forward", "float32", d, s, causal)
+                  for d in (64, 128) for causal in (False, True) for s in (1024, 4096)]
+    if preset in ("sm80", "backward"):
+        cases += [Case("backward", "bfloat16", d, s, causal)
+                  for d in (64, 128, 256) for causal in (False, True) for s in lengths]
+        cases += [Case("backward", "float16", d, 4096, causal)
+                  for d in (64, 128) for causal in (False, True)]
+    if preset == "smoke":
+        cases = [Case("forward", "bfloat16", 128, 1024, True),
+                 Case("backward", "bfloat16", 128, 1024, True)]
+    return cases
+
+
+def make_tensors(torch, case):
+    shape = (case.batch, case.length, case.heads, case.head_dim)
+    dtype = getattr(torch, case.dtype)
+    new = lambda: torch.randn(shape, device="cuda", dtype=torch.float32).to(dtype)
+    tensors = {"q": new(), "k": new(), "v": new()}
+    tensors["o"] = torch.full(shape, math.nan, device="cuda", dtype=dtype)
+    tensors["lse"] = torch.full((case.batch, case.heads, case.length), math.nan, device="cuda")
+    if case.op == "backward":
+        tensors["d_o"] = new()
+        for name in ("dq", "dk", "dv"):
+            tensors[name] = torch.full(shape, math.nan, device="cuda", dtype=dtype)
+    return tensors
+
+
+def reference(torch, case, tensors, head):
+    """float64 results of one head of the last sequence: o, and for backward dq, dk, dv."""
+    pick = lambda name: tensors[name][-1, :, head].double()
+    q, k, v = (pick(n).requires_grad_(case.op == "backward") for n in ("q", "k", "v"))
+    s = q @ k.T * case.head_dim**-0.5
+    if case.causal:
+        visible = torch.ones(case.length, case.length, dtype=torch.bool, device="cuda").tril()
+        s = s.masked_fill(~visible, -math.inf)
+    o = s.softmax(-1) @ v
+    if case.op == "forward":
+        return {"o": o}
+    gradients = torch.autograd.grad(o, (q, k, v), pick("d_o"))
+    return dict(zip(("dq", "dk", "dv"), gradients))
+
+
+def largest_error(torch, case, tensors):
+    """Largest relative Frobenius error over the outputs of one head."""
+    if case.length > 8192:
+        return None  # the float64 scores would not fit beside everything else
+    head = case.heads - 1
+    worst = 0.0
+    for name, expected in reference(torch, case, tensors, head).items():
+        actual = tensors[name][-1, :, head].double()
+        worst = max(worst, ((actual - expected).norm() / expected.norm()).item())
+    return worst
+
+
+def peer_call(torch, case, tensors, backend):
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    kind = getattr(SDPBackend, PEERS[backend])
+    q, k, v = (tensors[n].transpose(1, 2).detach() for n in ("q", "k", "v"))
+    attend = torch.nn.functional.scaled_dot_product_attention
+    if case.op == "forward":
+        def run():
+            with sdpa_kernel(kind):
+                return attend(q, k, v, is_causal=case.causal)
+        return run
+    q, k, v = (x.requires_grad_() for x in (q, k, v))
+    with sdpa_kernel(kind):
+        o = attend(q, k, v, is_causal=case.causal)
+    d_o = tensors["d_o"].transpose(1, 2)
+    return lambda: torch.autograd.grad(o, (q, k, v), d_o, retain_graph=True)
+
+
+def time_ms(torch, call, num_calls):
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(num_calls):
+        call()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / num_calls
+
+
+def calls_per_round(torch, call, round_ms):
+    call()
+    torch.cuda.synchronize()
+    return max(2, min(200, round(round_ms / max(time_ms(torch, call, 2), 1e-3))))
+
+
+def matmul_tflops(torch):
+    n = 8192
+    a, b = (torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    call = lambda: a @ b
+    count = calls_per_round(torch, call, 100)
+    return 2 * n**3 / statistics.median(time_ms(torch, call, count) for _ in range(5)) / 1e9
+
+
+def measure_case(torch, heed, case, options):
+    tensors = make_tensors(torch, case)
+    stream = torch.cuda.current_stream().cuda_stream
+    forward = heed.forward({n: tensors[n] for n in ("q", "k", "v", "o", "lse")}, case.causal,
+                           options.forward_kernel)
+    forward(stream)
+    call = forward
+    if case.op == "backward":
+        call = heed.backward(tensors, case.causal, options.backward_kernel)
+        call(stream)
+    torch.cuda.synchronize()
+    error = largest_error(torch, case, tensors)
+    entries = {"heed": lambda: call(stream)}
+    for peer in options.peers.split(","):
+        try:
+            run = peer_call(torch, case, tensors, peer)
+            run()
+            entries[peer] = run
+        except RuntimeError as reason:
+            print(f"  {peer}: {str(reason).splitlines()[0]}", file=sys.stderr)
+    counts = {name: calls_per_round(torch, run, options.round_ms) for name, run in entries.items()}
+    times = {name: [] for name in entries}
+    for _ in range(options.rounds):
+        for name, run in entries.items():
+            times[name].append(time_ms(torch, run, counts[name]))
+    result = {"case": case.name, "op": case.op, "dtype": case.dtype, "head_dim": case.head_dim,
+              "length": case.length, "causal": case.causal, "batch": case.batch,
+              "heads": case.heads, "kernel": call.kernel_id,
+              "workspace_bytes": call.plan.workspace_bytes, "relative_error": error, "ms": {},
+              "tflops": {}, "ratio": {}}
+    for name, samples in times.items():
+        result["ms"][name] = {"median": statistics.median(samples), "min": min(samples),
+                              "max": max(samples)}
+        result["tflops"][name] = case.flops / statistics.median(samples) / 1e9
+    for name in times:
+        result["ratio"][name] = result["tflops"]["heed"] / result["tflops"][name]
+    return result
+
+
+def measure_latency(torch, heed, rounds):
+    """B=1, H=8, S=512, D=64, fp16, ten calls a graph, microseconds a call."""
+    case = Case("forward", "float16", 64, 512, False)
+    case.batch, case.heads = 1, 8
+    tensors = make_tensors(torch, case)
+    call = heed.forward(tensors, False)
+    entries = {"heed": lambda: call(torch.cuda.current_stream().cuda_stream)}
+    entries.update({peer: peer_call(torch, case, tensors, peer) for peer in ("flash", "cudnn")})
+    graphs = {}
+    for name, run in entries.items():
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                run()
+        torch.cuda.synchronize()
+        graphs[name] = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graphs[name]):
+            for _ in range(10):
+                run()
+    times = {name: [] for name in graphs}
+    for _ in range(rounds):
+        for name, graph in graphs.items():
+            graph.replay()
+            times[name].append(time_ms(torch, graph.replay, 50) * 100)
+    error = largest_error(torch, case, tensors)
+    return {"case": "latency fp16 B1 H8 S512 D64, graph of 10", "kernel": call.kernel_id,
+            "relative_error": error,
+            "us": {name: statistics.median(samples) for name, samples in times.items()}}
+
+
+def host_overhead_us(torch, heed):
+    """Host time of a cached, prepared call, without waiting for the GPU."""
+    case = Case("forward", "float16", 64, 128, False)
+    case.batch, case.heads = 1, 1
+    call = heed.forward(make_tensors(torch, case), False)
+    samples = []
+    for _ in range(30):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(100):
+            call.function(call.reference)
+        samples.append((time.perf_counter() - begin) * 1e4)
+    return statistics.median(samples)
+
+
+def print_result(result, matmul):
+    tflops, ratio = result["tflops"], result["ratio"]
+    peers = "  ".join(f"{name} {tflops[name]:.0f} ({ratio[name]:.2f}x)"
+                      for name in tflops if name != "heed")
+    error = result["relative_error"]
+    print(f"{result['case']:36s} heed {tflops['heed']:4.0f} ({tflops['heed'] / matmul:.0%})  "
+          f"{peers}  err {'-' if error is None else format(error, '.1e')}  {result['kernel']}",
+          flush=True)
+
+
+def commit():
+    try:
+        return subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True,
+                              text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", default="build/release/src/libheed.so")
+    parser.add_argument("--preset", default="sm80",
+                        choices=["sm80", "forward", "backward", "fp32", "latency", "smoke"])
+    parser.add_argument("--filter", default="", help="only cases whose name contains this")
+    parser.add_argument("--peers", default="flash,cudnn")
+    parser.add_argument("--forward-kernel", help="kernel id to force")
+    parser.add_argument("--backward-kernel", help="kernel id to force")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--round-ms", type=float, default=30.0)
+    parser.add_argument("--json", help="write everything measured to this file")
+    options = parser.parse_args()
+    import torch
+    heed = Heed(options.library)
+    card = torch.cuda.get_device_name(0)
+    matmul = matmul_tflops(torch)
+    print(f"{card}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, "
+          f"8192^3 bf16 product {matmul:.0f} TFLOP/s")
+    record = {"card": card, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(),
+              "commit": commit(), "command": " ".join(sys.argv), "matmul_tflops": matmul,
+              "cases": [], "failed": []}
+    for case in preset_cases(options.preset):
+        if options.filter not in case.name:
+            continue
+        peers = options.peers
+        if case.dtype == "float32":
+            options.peers = "efficient"
+        try:
+            result = measure_case(torch, heed, case, options)
+            record["cases"].append(result)
+            print_result(result, matmul)
+        except Exception as reason:  # one case must not lose the others' numbers
+            record["failed"].append({"case": case.name, "reason": str(reason)})
+            print(f"{case.name}: FAILED: {reason}", flush=True)
+        options.peers = peers
+        torch.cuda.empty_cache()
+    if options.preset in ("sm80", "latency"):
+        record["latency"] = measure_latency(torch, heed, 2 * options.rounds + 1)
+        record["host_overhead_us"] = host_overhead_us(torch, heed)
+        print("latency", record["latency"])
+        print(f"host time of a cached call: {record['host_overhead_us']:.2f} us")
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(record, file, indent=1)
+    return 1 if record["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

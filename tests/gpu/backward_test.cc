@@ -1,0 +1,72 @@
+// Every CUDA backward row that this GPU runs, on generated problems, against the oracle.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "conformance/tally.h"
+#include "gpu/cuda_rows.h"
+#include "gpu/device_call.h"
+#include "gpu/options.h"
+#include "support/backward_checker.h"
+
+namespace heed::test {
+namespace {
+
+BackwardEngine CudaBackwardEngine(const KernelRow& row, const BackwardCase& backward_case) {
+  const std::int64_t max_q_len = backward_case.forward.q_len;
+  const std::int64_t max_kv_len = backward_case.forward.kv_len;
+  const auto backward = [=](const heed_backward_args_t* host) {
+    DeviceBackwardCall call(*host, max_q_len, max_kv_len);
+    const heed_status_t status = heed_backward(call.backward_args());
+    const std::string damage = call.Finish();
+    EXPECT_EQ(damage, "") << FormatBackwardCaseId(backward_case);
+    return status;
+  };
+  const auto plan = [=](const heed_backward_args_t* host, heed_plan_info_t* info) {
+    DeviceBackwardCall call(*host, max_q_len, max_kv_len);
+    return heed_plan(HEED_OP_BACKWARD, call.backward_args(), info);
+  };
+  return {std::string(row.id), HEED_BACKEND_CUDA, backward, plan};
+}
+
+void RunCase(const BackwardCase& backward_case, const std::vector<KernelRow>& rows,
+             std::size_t max_rows, Tally& tally) {
+  const ForwardCase& forward = backward_case.forward;
+  const std::string id = FormatBackwardCaseId(backward_case);
+  const std::vector<KernelRow> takers =
+      Takers(rows, forward.element, std::max(forward.head_dim, forward.head_dim_v));
+  if (takers.empty()) return;
+  BackwardChecker checker(backward_case);
+  if (!checker.oracle_failure().empty()) return tally.AddFailure(checker.oracle_failure());
+  for (std::size_t at = 0; at < std::min(max_rows, takers.size()); ++at) {
+    const KernelRow& row = takers[(forward.seed + at) % takers.size()];
+    tally.AddCheck(row.id, id, checker.Check(CudaBackwardEngine(row, backward_case)));
+  }
+}
+
+TEST(GpuBackward, GeneratedCases) {
+  const GpuOptions options = GpuOptions::Read();
+  const std::vector<KernelRow> rows = RunnableCudaRows("Backward", options.kernel_part);
+  ASSERT_FALSE(rows.empty());
+  Tally tally;
+  RunIndicesOnAllCores(options.num_cases, tally, [&](std::uint64_t index) {
+    RunCase(GenerateBackwardCase(options.seed, index, options.max_cost), rows, 1, tally);
+  });
+  tally.Report();
+  ReportChecks(rows, tally, options.num_cases);
+}
+
+TEST(GpuBackward, NamedCase) {
+  const GpuOptions options = GpuOptions::Read();
+  if (!options.case_id.starts_with("bwd:")) GTEST_SKIP() << "runs with HEED_GPU_CASE=bwd:...";
+  std::string error;
+  const auto backward_case = ParseBackwardCaseId(options.case_id, &error);
+  ASSERT_TRUE(backward_case.has_value()) << error;
+  const std::vector<KernelRow> rows = RunnableCudaRows("Backward", options.kernel_part);
+  Tally tally;
+  RunCase(*backward_case, rows, rows.size(), tally);
+  tally.Report();
+}
+
+}  // namespace
+}  // namespace heed::test
