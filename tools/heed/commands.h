@@ -11,6 +11,7 @@ int RunExplain(const Options& options);
 int RunForward(const Options& options);
 int RunCheck(const Options& options);
 int RunBench(const Options& options);
+int RunPack(const Options& options);
 
 }  // namespace heed::tools
 

@@ -23,6 +23,8 @@ int Dispatch(const Options& options) {
       return RunCheck(options);
     case Command::kBench:
       return RunBench(options);
+    case Command::kPack:
+      return RunPack(options);
   }
   return kExitBadInput;
 }

@@ -192,7 +192,8 @@ Examples:
   heed check --heads 9 --kv-heads 3 --sq 300 --d 64 --dtype bf16 --causal
   heed explain --sq 131072 --d 128
   heed bench --preset cpu-forward --json result.json
-  heed bench --heads 1 --d 128 --lengths 1024,4096 --materialized)";
+  heed bench --heads 1 --d 128 --lengths 1024,4096 --materialized
+  heed pack build --arch 80,90a -o heed.heedpack)";
 
 struct Subcommands {
   CLI::App* info;
@@ -200,6 +201,7 @@ struct Subcommands {
   CLI::App* run;
   CLI::App* check;
   CLI::App* bench;
+  CLI::App* pack;
 };
 
 Subcommands DefineSubcommands(CLI::App* app, Options* options) {
@@ -208,7 +210,8 @@ Subcommands DefineSubcommands(CLI::App* app, Options* options) {
       app->add_subcommand("explain", "Which kernel a call would run, and why not the others"),
       app->add_subcommand("run", "Compute attention from files and write o and lse"),
       app->add_subcommand("check", "Compare a kernel with the double-precision oracle"),
-      app->add_subcommand("bench", "Time kernels beside the machine's own peak")};
+      app->add_subcommand("bench", "Time kernels beside the machine's own peak"),
+      app->add_subcommand("pack", "Compile GPU kernels ahead of time, and look at what was made")};
   sub.info->add_flag("--json", options->json, "print JSON");
   AddProblemOptions(sub.explain, options);
   AddProblemOptions(sub.run, options);
@@ -219,6 +222,7 @@ Subcommands DefineSubcommands(CLI::App* app, Options* options) {
   AddScoreOptions(sub.bench, options);
   AddExecOptions(sub.bench, options);
   AddBenchOptions(sub.bench, options);
+  AddPackSubcommands(sub.pack, &options->pack);
   return sub;
 }
 
@@ -227,7 +231,8 @@ Command Chosen(const Subcommands& sub) {
   if (sub.explain->parsed()) return Command::kExplain;
   if (sub.run->parsed()) return Command::kRun;
   if (sub.check->parsed()) return Command::kCheck;
-  return Command::kBench;
+  if (sub.bench->parsed()) return Command::kBench;
+  return Command::kPack;
 }
 
 // What was wrong with the command line. A first word that is no subcommand is not named by CLI11.

@@ -10,11 +10,12 @@
 
 #include "heed/heed.h"
 #include "operand.h"
+#include "pack_options.h"
 #include "tensor.h"
 
 namespace heed::tools {
 
-enum class Command : std::uint8_t { kInfo, kExplain, kRun, kCheck, kBench };
+enum class Command : std::uint8_t { kInfo, kExplain, kRun, kCheck, kBench, kPack };
 
 // Order of the axes of q, k, v and o in memory; packed tensors drop the batch axis.
 enum class Layout : std::uint8_t { kRowsHeads, kHeadsRows };
@@ -94,6 +95,7 @@ struct Options {
   ExecOptions exec;
   OutputOptions output;
   BenchOptions bench;
+  PackOptions pack;
   Layout layout = Layout::kRowsHeads;
   std::optional<ElementType> type;  // of q, k, v; empty = as in the files, f32 for random tensors
   std::uint64_t seed = 0;           // of random tensors and of dropout
