@@ -138,17 +138,17 @@ CheckResult BackwardChecker::CompareGradients(const BackwardEngine& engine) {
 }
 
 void BackwardChecker::Compare(std::size_t gradient, BoundOf bound_of, Comparison* comparison) {
-  const auto [name, actual] = instance_.gradients()[gradient];
-  if (actual == nullptr) return;
+  const BackwardInstance::Gradient actual = instance_.gradients()[gradient];
+  if (actual.tensor == nullptr) return;
   const StridedTensor& expected = *oracle_->gradients()[gradient].tensor;
-  ForEachIndex(actual->shape(), [&](const Indices& index) {
+  ForEachIndex(expected.shape(), [&](const Indices& index) {
     const double value = expected.At(index);
     const double bound = ((*bounds_).*bound_of)(index, value);
     if (bound == HUGE_VAL) {
       ++num_out_of_range_;
       return;
     }
-    comparison->Add(name, index, value, actual->At(index), bound);
+    comparison->Add(actual.name, index, value, actual.tensor->At(index), bound);
     ++num_compared_;
   });
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <cstdio>
 #include <numbers>
 #include <type_traits>
 
@@ -199,7 +199,7 @@ BackwardEngine PlainBackwardEngine(const BackwardInstance& instance, PlainPrecis
             return HEED_OK;
           },
           [](const heed_backward_args_t*, heed_plan_info_t* plan) {
-            std::strcpy(plan->kernel_id, kKernelId);
+            std::snprintf(plan->kernel_id, sizeof plan->kernel_id, "%s", kKernelId);
             plan->workspace_bytes = 64;
             return HEED_OK;
           }};
