@@ -1,14 +1,15 @@
 // Fragments of 16-bit tiles and the m16n8k16 product on them, for every architecture of the family.
 //
-// One ldmatrix.x4 reads the 16 x 16 block at (row0, column0) of a row-major swizzled tile: lane l
-// addresses row l % 16, 16-byte chunk l / 16, so r[0], r[1] are the upper and lower 8 rows of the
-// left 8 columns, r[2], r[3] of the right ones. All four operand kinds come from that one address:
+// One ldmatrix.x4 reads the 16 x 16 block at (row0, column0) of a row-major swizzled tile into
+// r[0..3], its four 8 x 8 matrices. r[0] is the upper left one, r[3] the lower right one; the order
+// of the other two is the reader's BlockOrder. An operand's registers must be neighbours in the
+// order the instruction takes them, or the compiler moves each of them once more, so:
 //
-//   tile holds      load         operand
-//   A[m][k]         plain        a = r
-//   B[n][k] (K)     plain        n 0..7: (r[0], r[2]), n 8..15: (r[1], r[3])
-//   B[k][n] (V)     transposed   n 0..7: (r[0], r[1]), n 8..15: (r[2], r[3])
-//   A[k][m]         transposed   a = (r[0], r[2], r[1], r[3])
+//   tile holds      load         order     operand
+//   A[m][k]         plain        kDown     a = r
+//   B[n][k] (K)     plain        kAcross   n 0..7: (r[0], r[1]), n 8..15: (r[2], r[3])
+//   B[k][n] (V)     transposed   kDown     n 0..7: (r[0], r[1]), n 8..15: (r[2], r[3])
+//   A[k][m]         transposed   kAcross   a = r
 #ifndef HEED_CUDA_KERNELS_TILE_MMA_CUH_
 #define HEED_CUDA_KERNELS_TILE_MMA_CUH_
 
@@ -19,15 +20,20 @@
 
 namespace heed::cuda {
 
+enum class BlockOrder {
+  kDown,   // r[1] is below r[0]
+  kAcross  // r[1] is right of r[0]
+};
+
 // This lane's address into a tile whose base is 1024-byte aligned. Blocks are then reached by an
 // XOR of the chunk and the addition of constants.
-template <class Tile>
+template <class Tile, BlockOrder kOrder = BlockOrder::kDown>
 class BlockReader {
  public:
   BlockReader() = default;
   // Requires: first_row % 8 == 0.
   __device__ __forceinline__ BlockReader(u32 tile_address, int first_row, int lane)
-      : lane_address_(tile_address + Tile::ChunkOffset(first_row + lane % 16, lane / 16)) {}
+      : lane_address_(tile_address + Tile::ChunkOffset(first_row + RowOf(lane), ChunkOf(lane))) {}
 
   // Address of this lane for the block at rows row0 .., columns 16 * block. With row0 and block
   // known at compile time this is one XOR and an immediate.
@@ -51,6 +57,13 @@ class BlockReader {
   }
 
  private:
+  // Lanes 8 m .. 8 m + 7 address the rows of the matrix that r[m] receives.
+  static __device__ __forceinline__ constexpr int RowOf(int lane) {
+    return kOrder == BlockOrder::kDown ? lane % 16 : lane % 8 + lane / 16 * 8;
+  }
+  static __device__ __forceinline__ constexpr int ChunkOf(int lane) {
+    return kOrder == BlockOrder::kDown ? lane / 16 : lane / 8 % 2;
+  }
   u32 lane_address_ = 0;
 };
 
