@@ -11,23 +11,57 @@ namespace heed::core {
 namespace {
 
 // Stages of the filter in order: a row that fails later is nearer to the request.
-enum class Stage { kBackend, kDType, kHeadDim, kTarget, kForcedTarget, kForcedKernel };
-
-struct Objection {
-  Stage stage;
-  std::string reason;
+enum class Stage {
+  kBackend,
+  kDType,
+  kHeadDim,
+  kTarget,
+  kForcedTarget,
+  kForcedKernel,
+  kSharedMemory,
+  kFits
 };
 
+// What speaks against a row, found without building a text: the planner asks this of every row in
+// every call.
 bool TakesDType(const KernelRow& row, DType dtype) {
   return row.dtype == DType::kInvalid || row.dtype == dtype;
 }
 
+bool IsTooOld(const KernelRow& row, const CudaFacts& facts) {
+  return facts.compute_capability < row.cuda.min_compute_capability;
+}
+
 bool RunsHere(const KernelRow& row, const DeviceFacts& facts) {
-  if (row.backend == Backend::kCuda) {
-    return facts.cuda.compute_capability >= row.cuda.min_compute_capability;
-  }
+  if (row.backend == Backend::kCuda) return !IsTooOld(row, facts.cuda);
   return row.cpu_target == CpuTarget::kNone ||
          facts.has_cpu_target[static_cast<std::size_t>(row.cpu_target)];
+}
+
+std::size_t SharedBytesOf(const KernelRow& row, const RowRequest& request, const CudaFacts& facts) {
+  if (row.backend != Backend::kCuda || facts.planner.shared_bytes == nullptr) return 0;
+  return facts.planner.shared_bytes(row, request.head_dim_qk, request.head_dim_v);
+}
+
+bool IsForcedElsewhere(const KernelRow& row, const RowRequest& request) {
+  return request.exec.forced_kernel != nullptr &&
+         std::strcmp(request.exec.forced_kernel, row.id) != 0;
+}
+
+Stage StageOf(const KernelRow& row, const RowRequest& request, const DeviceFacts& facts) {
+  if (row.backend != BackendFromAbi(request.exec.backend)) return Stage::kBackend;
+  if (!TakesDType(row, request.dtype)) return Stage::kDType;
+  if (request.head_dim > row.max_head_dim) return Stage::kHeadDim;
+  if (!RunsHere(row, facts)) return Stage::kTarget;
+  if (facts.forced_cpu_target != CpuTarget::kNone && row.cpu_target != CpuTarget::kNone &&
+      row.cpu_target != facts.forced_cpu_target) {
+    return Stage::kForcedTarget;
+  }
+  if (IsForcedElsewhere(row, request)) return Stage::kForcedKernel;
+  if (SharedBytesOf(row, request, facts.cuda) > facts.cuda.max_shared_bytes) {
+    return Stage::kSharedMemory;
+  }
+  return Stage::kFits;
 }
 
 std::string WhyNoTarget(CpuTarget target, const DeviceFacts& facts) {
@@ -35,52 +69,44 @@ std::string WhyNoTarget(CpuTarget target, const DeviceFacts& facts) {
   return why != nullptr ? why : Format("this machine lacks %s", CpuTargetName(target));
 }
 
-std::optional<Objection> CudaObjectionTo(const KernelRow& row, const RowRequest& request,
-                                         const CudaFacts& facts) {
-  if (facts.compute_capability < row.cuda.min_compute_capability) {
-    return Objection{Stage::kTarget,
-                     Format("needs sm_%d, this GPU is sm_%d", row.cuda.min_compute_capability,
-                            facts.compute_capability)};
+std::string ReasonAt(Stage stage, const KernelRow& row, const RowRequest& request,
+                     const DeviceFacts& facts) {
+  switch (stage) {
+    case Stage::kBackend:
+      return Format("runs when exec.backend is %s", BackendName(row.backend));
+    case Stage::kDType:
+      return Format("takes %s", DTypeName(row.dtype));
+    case Stage::kHeadDim:
+      return Format("head dim %" PRId64 " is above its %" PRId64, request.head_dim,
+                    row.max_head_dim);
+    case Stage::kTarget:
+      return row.backend == Backend::kCuda
+                 ? Format("needs sm_%d, this GPU is sm_%d", row.cuda.min_compute_capability,
+                          facts.cuda.compute_capability)
+                 : WhyNoTarget(row.cpu_target, facts);
+    case Stage::kForcedTarget:
+      return Format("HEED_CPU_TARGET forces %s", CpuTargetName(facts.forced_cpu_target));
+    case Stage::kForcedKernel:
+      return "another kernel is forced";
+    case Stage::kSharedMemory:
+      return Format("needs %zu bytes of shared memory, this GPU offers %zu",
+                    SharedBytesOf(row, request, facts.cuda), facts.cuda.max_shared_bytes);
+    case Stage::kFits:
+      break;
   }
-  if (facts.planner.shared_bytes == nullptr) return std::nullopt;
-  const std::size_t needed =
-      facts.planner.shared_bytes(row, request.head_dim_qk, request.head_dim_v);
-  if (needed > facts.max_shared_bytes) {
-    return Objection{Stage::kTarget, Format("needs %zu bytes of shared memory, this GPU offers %zu",
-                                            needed, facts.max_shared_bytes)};
-  }
-  return std::nullopt;
+  return {};
 }
+
+struct Objection {
+  Stage stage;
+  std::string reason;
+};
 
 std::optional<Objection> ObjectionTo(const KernelRow& row, const RowRequest& request,
                                      const DeviceFacts& facts) {
-  if (row.backend != BackendFromAbi(request.exec.backend)) {
-    return Objection{Stage::kBackend,
-                     Format("runs when exec.backend is %s", BackendName(row.backend))};
-  }
-  if (!TakesDType(row, request.dtype)) {
-    return Objection{Stage::kDType, Format("takes %s", DTypeName(row.dtype))};
-  }
-  if (request.head_dim > row.max_head_dim) {
-    return Objection{Stage::kHeadDim, Format("head dim %" PRId64 " is above its %" PRId64,
-                                             request.head_dim, row.max_head_dim)};
-  }
-  if (row.backend == Backend::kCuda) {
-    std::optional<Objection> objection = CudaObjectionTo(row, request, facts.cuda);
-    if (objection) return objection;
-  } else if (!RunsHere(row, facts)) {
-    return Objection{Stage::kTarget, WhyNoTarget(row.cpu_target, facts)};
-  }
-  if (facts.forced_cpu_target != CpuTarget::kNone && row.cpu_target != CpuTarget::kNone &&
-      row.cpu_target != facts.forced_cpu_target) {
-    return Objection{Stage::kForcedTarget,
-                     Format("HEED_CPU_TARGET forces %s", CpuTargetName(facts.forced_cpu_target))};
-  }
-  if (request.exec.forced_kernel != nullptr &&
-      std::strcmp(request.exec.forced_kernel, row.id) != 0) {
-    return Objection{Stage::kForcedKernel, "another kernel is forced"};
-  }
-  return std::nullopt;
+  const Stage stage = StageOf(row, request, facts);
+  if (stage == Stage::kFits) return std::nullopt;
+  return Objection{stage, ReasonAt(stage, row, request, facts)};
 }
 
 // On Intel's cores vdpbf16ps runs at half the flops of fp32 multiply-adds (Xeon, Sapphire Rapids,
@@ -188,7 +214,9 @@ Status CheckForcedKernel(const RowRequest& request, const DeviceFacts& facts) {
   const std::optional<Objection> objection = ObjectionTo(*row, request, facts);
   if (!objection) return {};
   const heed_status_t code =
-      objection->stage == Stage::kTarget ? HEED_UNAVAILABLE : HEED_UNSUPPORTED;
+      objection->stage == Stage::kTarget || objection->stage == Stage::kSharedMemory
+          ? HEED_UNAVAILABLE
+          : HEED_UNSUPPORTED;
   return {code, Format("forced kernel = %s: cannot run %s: %s", id, RequestText(request).c_str(),
                        objection->reason.c_str())};
 }
@@ -209,7 +237,7 @@ Status ChooseRow(const RowRequest& request, const DeviceFacts& facts, Plan* plan
   HEED_RETURN_IF_ERROR(CheckForcedKernel(request, facts));
   const KernelRow* best = nullptr;
   for (const KernelRow& row : KernelRows()) {
-    if (row.op != request.op || ObjectionTo(row, request, facts)) continue;
+    if (row.op != request.op || StageOf(row, request, facts) != Stage::kFits) continue;
     if (best == nullptr || RankHere(row, request, facts) > RankHere(*best, request, facts))
       best = &row;
   }

@@ -118,7 +118,7 @@ void Cuda::Use(int device) {
   Require(F().set_current(context), "cuCtxSetCurrent");
 }
 
-CudaContext Cuda::Current() {
+CudaContext Cuda::PeekCurrent() {
   CudaContext context = nullptr;
   Require(F().get_current(&context), "cuCtxGetCurrent");
   return context;

@@ -21,11 +21,12 @@ class Cuda {
   static Cuda& Get();
   // Empty when a device can be used; else why not.
   static std::string WhyUnavailable();
+  // The calling thread's context, left as it is.
+  static CudaContext PeekCurrent();
 
   int num_devices() const { return num_devices_; }
   // Makes the device's primary context current in this thread.
   void Use(int device);
-  CudaContext Current();
 
   std::uint64_t Allocate(std::size_t size_bytes);
   void Free(std::uint64_t block);

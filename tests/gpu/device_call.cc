@@ -1,5 +1,7 @@
 #include "gpu/device_call.h"
 
+#include <algorithm>
+
 namespace heed::test {
 namespace {
 
@@ -42,8 +44,9 @@ DeviceForwardCall::DeviceForwardCall(const heed_forward_args_t& host, std::int64
     varlen_.cu_seqlens_kv = Move(host.varlen->cu_seqlens_kv, false);
     varlen_.seqused_q = Move(host.varlen->seqused_q, false);
     varlen_.seqused_kv = Move(host.varlen->seqused_kv, false);
-    varlen_.max_seqlen_q = max_q_len;
-    varlen_.max_seqlen_kv = max_kv_len;
+    // On a device the bounds are required, so 0 is none.
+    varlen_.max_seqlen_q = std::max<std::int64_t>(max_q_len, 1);
+    varlen_.max_seqlen_kv = std::max<std::int64_t>(max_kv_len, 1);
     args_.varlen = &varlen_;
   }
   if (host.paging != nullptr) {
