@@ -38,6 +38,11 @@ struct half {
 };
 #endif
 
+#if defined(FLASH_ATTENTION_V2_HAS_RUNTIME) && defined(__GNUC__) && !defined(__CUDACC__)
+// Weak: a program that found the runtime's headers need not link the runtime.
+extern "C" cudaError_t cudaGetDevice(int* device) __attribute__((weak));
+#endif
+
 #if !defined(FLASH_ATTENTION_V2_HAS_RUNTIME)
 typedef struct CUstream_st* cudaStream_t;
 enum cudaError_t {
@@ -91,7 +96,9 @@ inline heed_device_t CurrentDevice() {
   heed_device_t device = {HEED_DEVICE_CUDA, 0};
 #if defined(FLASH_ATTENTION_V2_HAS_RUNTIME)
   int ordinal = 0;
-  if (cudaGetDevice(&ordinal) == cudaSuccess) device.device_id = ordinal;
+  if (cudaGetDevice != nullptr && cudaGetDevice(&ordinal) == cudaSuccess) {
+    device.device_id = ordinal;
+  }
 #endif
   return device;
 }
