@@ -88,6 +88,10 @@ test_conformance_full() {
   build/release/tests/conformance/conformance --full --gtest_brief=1
 }
 
+test_compile_rows_full() {
+  build/release/tests/cuda/cuda_compile_rows --full --gtest_brief=1
+}
+
 test_aarch64() {
   build_preset aarch64 && run_ctest build/aarch64 -LE host
 }
@@ -125,6 +129,7 @@ run_tests() {
   step fuzz test_fuzz
   if [[ "$tier" == full ]]; then
     step conformance-full test_conformance_full
+    step cuda-compile-full test_compile_rows_full
     step aarch64 test_aarch64
     step clang-tidy tidy_all
   fi

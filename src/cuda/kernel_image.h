@@ -13,7 +13,9 @@ struct KernelSource {
   std::string entry;          // an embedded file, "cuda/kernels/mma/forward.cu"
   std::string traits_header;  // text of "heed_traits.h", see TraitsHeader
   std::string function;       // "heed_forward"
-  std::string label = {};     // for people: lists, logs and patterns; not part of the key
+  // Not part of the key: for people (lists, logs, patterns), and what a launch asks for.
+  std::string label = {};
+  int dynamic_shared_bytes = 0;
 };
 
 struct CompileTarget {

@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "core/registry.h"
+#include "cuda/arch_limits.h"
 #include "cuda/backward.h"
 #include "cuda/combine.h"
 #include "cuda/forward.h"
@@ -42,16 +43,23 @@ ForwardProblem ProblemFor(const KernelRow& row, const Bundle& bundle) {
   return problem;
 }
 
-KernelSource Labelled(const KernelKey& key, const std::string& label) {
+KernelSource Labelled(const KernelKey& key, const std::string& label,
+                      std::size_t dynamic_shared_bytes = 0) {
   KernelSource source = SourceOf(key);
   source.label = label;
+  source.dynamic_shared_bytes = static_cast<int>(dynamic_shared_bytes);
   return source;
+}
+
+std::size_t SharedBytesOf(const KernelRow& row) {
+  return row.op == Op::kForward ? ForwardSharedBytesOf(row, row.max_head_dim, row.max_head_dim)
+                                : BackwardSharedBytesOf(row, row.max_head_dim, row.max_head_dim);
 }
 
 void AddForward(const KernelRow& row, std::vector<KernelSource>* kernels) {
   for (const Bundle& bundle : kBundles) {
     kernels->push_back(Labelled(ForwardKeyOf(row, ProblemFor(row, bundle), 1),
-                                std::string(row.id) + "." + bundle.label));
+                                std::string(row.id) + "." + bundle.label, SharedBytesOf(row)));
   }
 }
 
@@ -64,7 +72,7 @@ void AddBackward(const KernelRow& row, std::vector<KernelSource>* kernels) {
     }
     const std::string label = std::string(row.id) + "." + bundle.label;
     KernelKey key = BackwardKeyOf(row, problem);
-    kernels->push_back(Labelled(key, label));
+    kernels->push_back(Labelled(key, label, SharedBytesOf(row)));
     // The kernels around it do not know about masks.
     if (bundle.is_causal && !bundle.is_varlen) continue;
     key.entry = KernelEntry::kBackwardPre;
@@ -96,6 +104,9 @@ std::vector<KernelSource> ShippedKernels(CompileTarget target) {
     // A newer GPU has rows of its own and runs older ones only when they are forced.
     const bool is_older_family = row.cuda.min_compute_capability < 80 && arch >= 80;
     if (arch < row.cuda.min_compute_capability || is_older_family) continue;
+    if (row.op != Op::kForward && row.op != Op::kBackward) continue;
+    // The planner does not choose a row at a head dim whose tile does not fit.
+    if (SharedBytesOf(row) > static_cast<std::size_t>(MaxSharedBytes(arch))) continue;
     if (row.op == Op::kForward) AddForward(row, &kernels);
     if (row.op == Op::kBackward) AddBackward(row, &kernels);
   }
