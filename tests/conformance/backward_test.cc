@@ -87,6 +87,23 @@ TEST(Conformance, NamedBackwardCase) {
   tally.Report();
 }
 
+// Axes of size 0 are not broadcast ones: nothing of d_bias may be written.
+TEST(Conformance, EmptyBackwardCases) {
+  for (const char* id :
+       {"bwd:b0:hq2:hkv1:sq3:skv4:d2:dv2:f32:bias-bhqk-f32:d-bias-f32",
+        "bwd:b2:hq2:hkv1:sq3:skv0:d2:dv2:f32:bias-bhqk-f32:sink:d-bias-f32:d-lse:d-sinks",
+        "bwd:b2:hq2:hkv1:sq0:skv4:d2:dv2:f16:bias-bhq1-x-f16:sink:d-bias-f16:d-lse:d-sinks"}) {
+    std::string error;
+    const auto backward_case = ParseBackwardCaseId(id, &error);
+    ASSERT_TRUE(backward_case.has_value()) << error;
+    Tally tally;
+    Elements elements;
+    RunCase(*backward_case, tally, elements);
+    tally.Report();
+    EXPECT_GE(tally.Checks(kPlainId), Options().kernel_part.empty() ? 1u : 0u);
+  }
+}
+
 TEST(BackwardCaseId, ReCreatesEveryGeneratedCase) {
   for (std::uint64_t index = 0; index < 2000; ++index) {
     const BackwardCase generated = GenerateBackwardCase(7, index, 1e7);
