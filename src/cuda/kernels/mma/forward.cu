@@ -89,6 +89,35 @@ __device__ __forceinline__ void AddValues(WarpState<Config>& state, const Probs<
   }
 }
 
+// All steps of a tile that every row of the warp sees in full. The exponentials of a step stand
+// between the products of its neighbours, Q K^T of the next one and P V of the last one, so that
+// the exponential unit and the tensor unit work at the same time within a warp.
+__device__ __forceinline__ void RunOverlappedTile(WarpState<Config>& state,
+                                                  const QueryOperand<Config>& q,
+                                                  StepContext& context, u32 k_address,
+                                                  u32 v_address, i32 first_row, i32 first_key) {
+  constexpr int kSteps = Config::kGroupKeys / Config::kStepKeys;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto row_of = [&](int t) { return first_row + (kSteps - 1 - t) * Config::kStepKeys; };
+  const auto score = [&](Scores<Config>& s, int t) {
+    MultiplyQueriesKeys<Config>(s, q, BlockReader<KTile>(k_address, row_of(t), lane));
+    return context.rule->scale_log2;
+  };
+  Scores<Config> s[2];
+  Probs<Config> p[2];
+  score(s[0], 0);
+#pragma unroll
+  for (int t = 0; t < kSteps; ++t) {
+    if (t + 1 < kSteps) score(s[(t + 1) % 2], t + 1);
+    if (t > 0) AddValues(state, p[(t - 1) % 2], v_address, row_of(t - 1));
+    context.dropout.first_key =
+        static_cast<u32>(first_key + (kSteps - 1 - t) * Config::kStepKeys + lane % 4 * 2);
+    SoftmaxStep<Config>(p[t % 2], state, s[t % 2], context.rule->scale_log2, context.dropout,
+                        [&](Scores<Config>& again) { return score(again, t); });
+  }
+  AddValues(state, p[(kSteps - 1) % 2], v_address, row_of(kSteps - 1));
+}
+
 // One pass over the keys of the task for columns first_column .. of O.
 __device__ __forceinline__ void RunPass(const ForwardArgs& args, const ForwardTask& task,
                                         const Sequence& sequence, unsigned char* shared,
@@ -188,6 +217,16 @@ __device__ __forceinline__ void RunPass(const ForwardArgs& args, const ForwardTa
       }
       const u32 k_address = stages_address + stage * kStageBytes;
       const u32 v_address = k_address + Config::kShared.k_bytes;
+      if constexpr (Config::kIsOverlapped) {
+        const int first_row = group * Config::kGroupKeys;
+        const i32 first_key = key_of(n) + first_row;
+        if (first_key >= context.keys.inner_low &&
+            first_key + Config::kGroupKeys <= context.keys.inner_high) {
+          RunOverlappedTile(state, q, context, k_address, v_address, first_row, first_key);
+          stage = stage + 1 == kStages ? 0 : stage + 1;
+          continue;
+        }
+      }
 #pragma unroll 1
       for (int step = Config::kGroupKeys / Config::kStepKeys - 1; step >= 0; --step) {
         const int row_in_tile = group * Config::kGroupKeys + step * Config::kStepKeys;
@@ -195,11 +234,15 @@ __device__ __forceinline__ void RunPass(const ForwardArgs& args, const ForwardTa
         const bool is_skipped = IsSkipped(context.keys, first_key);
         Probs<Config> p;
         if (!is_skipped) {
-          Scores<Config> s;
-          MultiplyQueriesKeys<Config>(s, q, BlockReader<KTile>(k_address, row_in_tile, lane));
-          const float factor = ApplyTerms(s, context, first_key);
           context.dropout.first_key = static_cast<u32>(first_key + lane % 4 * 2);
-          SoftmaxStep<Config>(p, state, s, factor, context.dropout);
+          const BlockReader<KTile> k_reader(k_address, row_in_tile, lane);
+          const auto score = [&](Scores<Config>& s) {
+            MultiplyQueriesKeys<Config>(s, q, k_reader);
+            return ApplyTerms(s, context, first_key);
+          };
+          Scores<Config> s;
+          const float factor = score(s);
+          SoftmaxStep<Config>(p, state, s, factor, context.dropout, score);
         }
         if constexpr (kStages == 1) {
           WaitLoads<0>();

@@ -43,6 +43,8 @@ struct ForwardConfig {
   static constexpr int kProbBlocks = kIsFp32 ? kKeyBlocks : kKeyBlocks / 2;  // A operands of P V
 
   static constexpr bool kHasTerms = T::kSoftcap || T::kBias != 0 || T::kAlibi || T::kMask;
+  static constexpr bool kIsOverlapped =
+      kVariant.is_overlapped && kGroupKeys > kStepKeys && !kHasTerms;
   static constexpr bool kHasWindow = T::kWindow != 0;
 
   static_assert(kRowsPerWarp == 16 || kRowsPerWarp == 32);

@@ -30,14 +30,16 @@ struct HeadTerms {
 };
 
 template <class C>
+constexpr int kBiasBytes = C::Traits::kBias == 1 ? 4 : C::Element::kBytes;
+
+template <class C>
 __device__ __forceinline__ HeadTerms HeadTermsOf(const ScoreRuleArg& rule,
                                                  const ForwardTask& task) {
   using T = typename C::Traits;
   HeadTerms terms;
   if constexpr (T::kBias != 0) {
     const i64 elems = device::ScoreOffsetElems(rule.bias.strides, task.batch, task.q_head, 0, 0);
-    constexpr int kBytes = T::kBias == 1 ? 4 : C::Element::kBytes;
-    terms.bias = static_cast<const u8*>(rule.bias.data) + elems * kBytes;
+    terms.bias = static_cast<const u8*>(rule.bias.data) + elems * kBiasBytes<C>;
   }
   if constexpr (T::kMask) {
     terms.mask = static_cast<const u8*>(rule.mask.data) +
@@ -53,13 +55,30 @@ __device__ __forceinline__ HeadTerms HeadTermsOf(const ScoreRuleArg& rule,
   return terms;
 }
 
+// Walks along one row of bias or mask, 8 keys at a time.
+struct ScoreCursor {
+  const u8* at = nullptr;
+  i64 key_bytes = 0;
+  __device__ __forceinline__ const u8* At(int column) const {
+    return column == 0 ? at : at + key_bytes;
+  }
+  __device__ __forceinline__ void Advance() { at += 8 * key_bytes; }
+};
+
+__device__ __forceinline__ ScoreCursor MakeCursor(const u8* head,
+                                                  const device::ScoreStrides& strides,
+                                                  int elem_bytes, i32 row, i32 key) {
+  const i64 elems = device::ScoreOffsetElems(strides, 0, 0, row, key);
+  return ScoreCursor{head + elems * elem_bytes, strides.key_elems * elem_bytes};
+}
+
 template <class C>
-__device__ __forceinline__ float BiasAt(const HeadTerms& terms, i64 at_elems) {
+__device__ __forceinline__ float LoadBias(const u8* at) {
   if constexpr (C::Traits::kBias == 1) {
-    return reinterpret_cast<const float*>(terms.bias)[at_elems];
+    return *reinterpret_cast<const float*>(at);
   } else {
     using Element = typename C::Element;
-    return Element::ToF32(reinterpret_cast<const typename Element::Storage*>(terms.bias)[at_elems]);
+    return Element::ToF32(*reinterpret_cast<const typename Element::Storage*>(at));
   }
 }
 
@@ -83,8 +102,13 @@ __device__ __forceinline__ void ScoreStep(Scores<C>& s, const ScoreRuleArg& rule
       const i32 row = device::Min(task.first_row + warp_row + row_in_warp, task.q_len - 1);
       RowRange range{0, task.kv_len};
       if constexpr (kIsBounded && C::kHasWindow) range = ranges[row_in_warp];
-      const i64 bias_row = T::kBias != 0 ? row * rule.bias.strides.query_elems : 0;
-      const i64 mask_row = T::kMask ? row * rule.mask.strides.query_elems : 0;
+      // Position minus the lane's first key; exact below 2^24, correctly rounded above.
+      const float ahead = static_cast<float>(row + task.shift - lane_key);
+      ScoreCursor bias, mask;
+      if constexpr (T::kBias != 0) {
+        bias = MakeCursor(terms.bias, rule.bias.strides, kBiasBytes<C>, row, lane_key);
+      }
+      if constexpr (T::kMask) mask = MakeCursor(terms.mask, rule.mask.strides, 1, row, lane_key);
 #pragma unroll
       for (int n = 0; n < C::kKeyBlocks; ++n) {
 #pragma unroll
@@ -96,26 +120,23 @@ __device__ __forceinline__ void ScoreStep(Scores<C>& s, const ScoreRuleArg& rule
           if constexpr (kIsBounded && T::kWindow == 2) {
             is_visible = is_visible && key >= range.begin;
           }
-          if constexpr (T::kMask) {
-            is_visible =
-                is_visible && terms.mask[mask_row + key * rule.mask.strides.key_elems] != 0;
-          }
+          if constexpr (T::kMask) is_visible = is_visible && *mask.At(column) != 0;
           if constexpr (T::kSoftcap) {
             score = tanhf(score * rule.scale * inverse_softcap) * (rule.softcap * kLog2E);
           } else {
             score *= rule.scale_log2;
           }
           if constexpr (T::kBias != 0) {
-            const float bias =
-                is_visible ? BiasAt<C>(terms, bias_row + key * rule.bias.strides.key_elems) : 0.0f;
-            score = fmaf(bias, kLog2E, score);
+            if (is_visible) score = fmaf(LoadBias<C>(bias.At(column)), kLog2E, score);
           }
           if constexpr (T::kAlibi) {
-            const float distance = static_cast<float>(abs(row + task.shift - key));
+            const float distance = fabsf(ahead - static_cast<float>(8 * n + column));
             score = fmaf(-terms.slope_log2, distance, score);
           }
           score = is_visible ? score : -device::kInfinity;
         }
+        bias.Advance();
+        mask.Advance();
       }
     }
   }

@@ -1,9 +1,9 @@
 // Online softmax that speculates on the reference point. A step's exponentials are taken relative
 // to the reference known so far, at once, and the row sum that is needed anyway tells whether that
-// was safe: a sum above the limit (or infinite, or NaN) sends the warp through the exact path,
-// which finds the maximum, moves the reference of the rows concerned and repeats the exponentials.
-// Any reference gives the same result up to rounding, so the usual step has neither a maximum pass
-// nor a rescaling of O.
+// was safe: a sum above the limit (or infinite, or NaN) makes the warp repeat the step, this time
+// with the maximum found first and the reference of the rows concerned moved. Any reference gives
+// the same result up to rounding, so the usual step has neither a maximum pass nor a rescaling of
+// O.
 #ifndef HEED_CUDA_KERNELS_MMA_FORWARD_SOFTMAX_CUH_
 #define HEED_CUDA_KERNELS_MMA_FORWARD_SOFTMAX_CUH_
 
@@ -101,13 +101,37 @@ __device__ __forceinline__ void ExponentiateStep(Probs<C>& p, float (&sum)[C::kR
   }
 }
 
-// The exact path. Rows that were fine keep their reference, and with it their bits.
+// Whether some row of the warp needs its reference moved, from the sums of a step.
 template <class C>
-__device__ __forceinline__ void RepeatStep(Probs<C>& p, float (&sum)[C::kRowBlocks][2],
-                                           WarpState<C>& state, const Scores<C>& s, float factor,
-                                           const DropoutStep& dropout) {
+__device__ __forceinline__ bool NeedsRepeat(const WarpState<C>& state,
+                                            const float (&sum)[C::kRowBlocks][2]) {
   using Limits = SpeculationLimits<typename C::Element>;
-  float neg_ref[C::kRowBlocks][2];
+  // Bitwise, so that no lane leaves out an exchange.
+  bool is_safe = true;
+#pragma unroll
+  for (int m = 0; m < C::kRowBlocks; ++m) {
+    is_safe &= sum[m][0] <= Limits::kHighestSum;
+    is_safe &= sum[m][1] <= Limits::kHighestSum;
+  }
+  if (!state.is_started) {
+#pragma unroll
+    for (int m = 0; m < C::kRowBlocks; ++m) {
+      is_safe &= QuadSum(sum[m][0]) >= Limits::kLowestFirstSum;
+      is_safe &= QuadSum(sum[m][1]) >= Limits::kLowestFirstSum;
+    }
+  }
+  return __any_sync(0xFFFFFFFFu, !is_safe);
+}
+
+// Moves the references of the rows whose sums of the failed attempt were not safe to the maximum of
+// s, and returns in neg_ref what to repeat the exponentials with. The other rows keep their
+// reference, and with it their bits.
+template <class C>
+__device__ __forceinline__ void MoveReferences(WarpState<C>& state,
+                                               float (&neg_ref)[C::kRowBlocks][2],
+                                               const float (&sum)[C::kRowBlocks][2],
+                                               const Scores<C>& s, float factor) {
+  using Limits = SpeculationLimits<typename C::Element>;
 #pragma unroll
   for (int m = 0; m < C::kRowBlocks; ++m) {
 #pragma unroll
@@ -141,31 +165,24 @@ __device__ __forceinline__ void RepeatStep(Probs<C>& p, float (&sum)[C::kRowBloc
       neg_ref[m][half] = kept == device::kInfinity ? 0.0f : kept;
     }
   }
-  ExponentiateStep<C>(p, sum, s, factor, neg_ref, dropout);
 }
 
-// p and the state's sums from a step's scores s, which count `factor` log2 units each.
-template <class C>
-__device__ __forceinline__ void SoftmaxStep(Probs<C>& p, WarpState<C>& state, const Scores<C>& s,
-                                            float factor, const DropoutStep& dropout) {
-  using Limits = SpeculationLimits<typename C::Element>;
+// p and the state's sums of one step from its scores s, which count `factor` log2 units each. When
+// the first attempt was not safe, score(s) computes the scores again, which costs less than keeping
+// s in registers in every step. Whatever O holds so far is rescaled along.
+template <class C, class Score>
+__device__ __forceinline__ void SoftmaxStep(Probs<C>& p, WarpState<C>& state, Scores<C>& s,
+                                            float factor, const DropoutStep& dropout,
+                                            const Score& score) {
   float sum[C::kRowBlocks][2];
   ExponentiateStep<C>(p, sum, s, factor, state.neg_ref, dropout);
-  // Bitwise, so that no lane leaves out an exchange.
-  bool is_safe = true;
-#pragma unroll
-  for (int m = 0; m < C::kRowBlocks; ++m) {
-    is_safe &= sum[m][0] <= Limits::kHighestSum;
-    is_safe &= sum[m][1] <= Limits::kHighestSum;
+  if (NeedsRepeat<C>(state, sum)) {
+    Scores<C> again;
+    const float factor_again = score(again);
+    float neg_ref[C::kRowBlocks][2];
+    MoveReferences<C>(state, neg_ref, sum, again, factor_again);
+    ExponentiateStep<C>(p, sum, again, factor_again, neg_ref, dropout);
   }
-  if (!state.is_started) {
-#pragma unroll
-    for (int m = 0; m < C::kRowBlocks; ++m) {
-      is_safe &= QuadSum(sum[m][0]) >= Limits::kLowestFirstSum;
-      is_safe &= QuadSum(sum[m][1]) >= Limits::kLowestFirstSum;
-    }
-  }
-  if (__any_sync(0xFFFFFFFFu, !is_safe)) RepeatStep<C>(p, sum, state, s, factor, dropout);
   state.is_started = true;
 #pragma unroll
   for (int m = 0; m < C::kRowBlocks; ++m) {

@@ -17,7 +17,7 @@ struct Tf32Parts {
 };
 
 __device__ __forceinline__ Tf32Parts SplitTf32(u32 bits) {
-  const u32 high = bits & 0xFFFFE000u;
+  const u32 high = (bits + 0x1000u) & 0xFFFFE000u;  // to nearest, so that low is a signed half
   return Tf32Parts{high, device::BitsOfFp32(device::Fp32OfBits(bits) - device::Fp32OfBits(high))};
 }
 
