@@ -1,6 +1,7 @@
 // Sizes beyond 32 bits, many batches, bad lengths on the device, and errors that stick.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -17,7 +18,7 @@ heed_device_errors_t TakeErrors() {
   return errors;
 }
 
-// One key: o = v whatever the scores are.
+// One key: o = v whatever the scores are, up to the rounding of the weight and of o to fp16.
 TEST(GpuLimits, MoreBatchesThanAGridHasRows) {
   constexpr std::int64_t kBatch = 70000;
   AttentionCall call(Element::kF16, {kBatch, 1, 1, 8}, {kBatch, 1, 1, 8}, {kBatch, 1, 1, 8});
@@ -26,7 +27,10 @@ TEST(GpuLimits, MoreBatchesThanAGridHasRows) {
   DeviceForwardCall device(call.args, 1, 1);
   ASSERT_EQ(heed_forward(device.args()), HEED_OK) << heed_last_error();
   ASSERT_EQ(device.Finish(), "");
-  ExpectSameValues(call.v, call.o);
+  ForEachIndex(call.o.shape(), [&](const Indices& at) {
+    const double expected = call.v.At(at);
+    ASSERT_NEAR(call.o.At(at), expected, 0x1p-10 * std::abs(expected)) << ToString(at);
+  });
 }
 
 // Elements of the second sequence lie beyond 2^31 elements and 2^32 bytes.
