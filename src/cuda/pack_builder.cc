@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "core/os/files.h"
 #include "core/os/os.h"
 #include "core/os/thread_pool.h"
 #include "cuda/kernel_store.h"
@@ -143,6 +144,8 @@ bool FitsPattern(std::string_view text, std::string_view pattern) {
 Status BuildPackWith(const PackTools& tools, const PackOrder& order) {
   std::vector<CompileTarget> targets;
   HEED_RETURN_IF_ERROR(ReadArchs(order.archs, &targets));
+  std::string error;
+  if (!core::os::CanWriteFile(order.path, &error)) return core::InvalidArgument(error);
   std::shared_ptr<const Compiler> compiler;
   constexpr int kAnyDriver = 0;
   HEED_RETURN_IF_ERROR(tools.find_compiler(kAnyDriver, &compiler));

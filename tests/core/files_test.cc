@@ -65,6 +65,15 @@ TEST_F(FilesTest, AFailedWriteLeavesNothing) {
   EXPECT_EQ(ListFolder(folder), std::vector<std::string>{"taken"});
 }
 
+TEST_F(FilesTest, WhetherAFileCouldBeWritten) {
+  EXPECT_TRUE(CanWriteFile(Path("f"), &error)) << error;
+  EXPECT_TRUE(ListFolder(folder).empty());
+  EXPECT_FALSE(CanWriteFile(Path("no/f"), &error));
+  EXPECT_TRUE(error.starts_with(Path("no/f") + ": cannot create: ")) << error;
+  EXPECT_FALSE(CanWriteFile(folder, &error));
+  EXPECT_EQ(error, folder + ": not a regular file");
+}
+
 TEST_F(FilesTest, PrivateFoldersAreMadeWithTheirParents) {
   ASSERT_TRUE(EnsurePrivateFolder(Path("a/b/c"), &error)) << error;
   ASSERT_TRUE(EnsurePrivateFolder(Path("a/b/c"), &error)) << error;

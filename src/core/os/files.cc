@@ -167,6 +167,22 @@ bool WriteFileAtomically(const std::string& path, std::string_view content, File
   return true;
 }
 
+bool CanWriteFile(const std::string& path, std::string* error) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    *error = path + ": not a regular file";
+    return false;
+  }
+  const std::string temporary = TemporaryName(path);
+  const Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (file.value < 0) {
+    *error = Reason(path, "create");
+    return false;
+  }
+  unlink(temporary.c_str());
+  return true;
+}
+
 bool EnsurePrivateFolder(const std::string& path, std::string* error) {
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);

@@ -48,6 +48,9 @@ enum class FileAccess : std::uint8_t { kOwnerOnly, kByUmask };
 bool WriteFileAtomically(const std::string& path, std::string_view content, FileAccess access,
                          std::string* error);
 
+// Whether WriteFileAtomically could begin: for work that takes long before it writes.
+bool CanWriteFile(const std::string& path, std::string* error);
+
 // Creates the folder and its parents, readable by the owner only. True when it is there afterwards,
 // belongs to this user and nobody else may write to it.
 bool EnsurePrivateFolder(const std::string& path, std::string* error);
