@@ -11,7 +11,7 @@ namespace heed::cuda {
 extern "C" __global__ void __launch_bounds__(BackwardConfig<Traits>::kThreads)
     heed_backward(const __grid_constant__ BackwardArgs args) {
   extern __shared__ __align__(1024) u8 shared[];
-  const BackwardTask task = BackwardTaskOf<Traits>(args.problem, blockIdx.x);
+  const BackwardTask task = BackwardTaskOf<Traits>(args, blockIdx.x);
   const Sequence sequence = SequenceAt<Traits>(args.problem.lengths, task.batch);
   if (task.kv_tile * i64{Traits::kTileKv} >= sequence.kv_len) return;
   BackwardCta<Traits>(args, task, sequence, ptx::SharedAddress(shared)).Run();

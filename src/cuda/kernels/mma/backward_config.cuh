@@ -10,13 +10,20 @@
 
 namespace heed::cuda {
 
+// Largest divisor of value that is at most limit >= 1.
+HEED_DEVICE int LargestDivisor(int value, int limit) {
+  while (value % limit != 0) --limit;
+  return limit;
+}
+
 template <class T>
 struct BackwardConfig {
   static constexpr BackwardTile kTile{T::kHeadDim,  T::kHeadDimV, T::kTileQ,     T::kTileKv,
                                       T::kNumWarps, T::kKvGroups, T::kNumStages, T::kVariant};
   static constexpr BackwardShared kShared = BackwardSharedLayout(kTile);
   static constexpr int kThreads = BackwardThreads(kTile);
-  static constexpr int kSlices = T::kVariant;
+  static constexpr int kSlices = BackwardSlices(kTile);
+  static constexpr bool kDefers = BackwardDefersDq(kTile);
   static constexpr int kQueryWarps = BackwardQueryWarps(kTile);
   static constexpr int kColumns = BackwardColumns(kTile, T::kHeadDim);
   static constexpr int kColumnsV = BackwardColumns(kTile, T::kHeadDimV);
@@ -39,6 +46,9 @@ struct BackwardConfig {
   static constexpr int kDqColumnWarps = T::kNumWarps / kDqQueryWarps;
   static constexpr int kDqQueryBlocks = T::kTileQ / (16 * kDqQueryWarps);
   static constexpr int kDqColumnBlocks = kSliceColumns / (16 * kDqColumnWarps);
+  // Registers hold 8 blocks of dQ beside dK and dV; more are taken in parts.
+  static constexpr int kDqPartBlocks =
+      LargestDivisor(kDqColumnBlocks, device::Max(1, 8 / kDqQueryBlocks));
 
   using KTile = SmemTile<T::kTileKv, kColumns>;
   using VTile = SmemTile<T::kTileKv, kColumnsV>;
@@ -50,17 +60,18 @@ struct BackwardConfig {
   static_assert(kKeyBlocks >= 1 && T::kTileKv % (16 * T::kKvGroups) == 0);
   static_assert(kQueryBlocks >= 1 && T::kTileQ % (16 * kQueryWarps) == 0);
   static_assert(kQueryBlocks % kStepBlocks == 0);
+  static_assert(!kDefers || T::kNumStages > 1, "deferred dQ needs two stages");
   static_assert(kDqQueryWarps > 0, "no division of dQ among the warps");
 };
 
 // kNumBlocks 16-column blocks from a block that only the warp knows. Where blocks start at a panel
 // one address serves all of them.
-template <class Tile, int kNumBlocks, bool kStartsAtPanel>
+template <class Tile, int kNumBlocks, bool kStartsAtPanel, BlockOrder kOrder>
 class ColumnReader {
  public:
   // Requires: kStartsAtPanel implies that first_block is the first of its panel.
   __device__ __forceinline__ ColumnReader(u32 tile_address, int first_block, int lane) {
-    const BlockReader<Tile> reader(tile_address, 0, lane);
+    const BlockReader<Tile, kOrder> reader(tile_address, 0, lane);
     if constexpr (kStartsAtPanel) {
       reader_[0] = reader.Moved(static_cast<u32>(first_block / kPanelBlocks) * Tile::kPanelBytes);
     } else {
@@ -82,13 +93,14 @@ class ColumnReader {
 
  private:
   static constexpr int kPanelBlocks = Tile::kPanelChunks / 2;
-  BlockReader<Tile> reader_[1];
+  BlockReader<Tile, kOrder> reader_[1];
   u32 address_[kNumBlocks];
 };
 
-template <class Tile, int kNumBlocks, int kNumWarps>
+template <class Tile, int kNumBlocks, int kNumWarps, BlockOrder kOrder = BlockOrder::kDown>
 using WarpColumns =
-    ColumnReader<Tile, kNumBlocks, kNumWarps == 1 || kNumBlocks % (Tile::kPanelChunks / 2) == 0>;
+    ColumnReader<Tile, kNumBlocks, kNumWarps == 1 || kNumBlocks % (Tile::kPanelChunks / 2) == 0,
+                 kOrder>;
 
 }  // namespace heed::cuda
 

@@ -44,36 +44,68 @@ class BackwardCta {
 
   __device__ __forceinline__ void Run() {
     const QueryTiles tiles = QueryTilesOf<T>(sequence_, terms_.low, terms_.high, key0_);
-    const i32 num_tiles = tiles.end - tiles.begin;
-    const i32 num_steps = num_tiles * args_.problem.group;
+    const i32 num_steps = (tiles.end - tiles.begin) * args_.problem.group;
     KeySums d_k;
     ValueSums d_v;
     SetZero(d_k);
     SetZero(d_v);
+    Visitor current{task_.kv_head * args_.problem.group, tiles.begin};
     if (num_steps > 0) {
       LoadKeys();
-      StartQueryTile(0, tiles, num_tiles);
+      StartQueryTile(current, 0);
     }
     for (i32 step = 0; step < num_steps; ++step) {
       const int stage = T::kNumStages == 1 ? 0 : step % T::kNumStages;
+      const Visitor next = current.Next(tiles);
+      const bool has_next = step + 1 < num_steps;
       WaitLoads<0>();
       __syncthreads();
-      if (T::kNumStages > 1 && step + 1 < num_steps) StartQueryTile(step + 1, tiles, num_tiles);
-      const i32 query0 = (tiles.begin + step % num_tiles) * T::kTileQ;
-      const i32 q_head = task_.kv_head * args_.problem.group + step / num_tiles;
-      if (step % num_tiles == 0) terms_.SetHead(args_, task_.batch, q_head);
-      const bool is_full = tiles.full_begin <= query0 && query0 + T::kTileQ <= tiles.full_end;
-      Visit(d_k, d_v, query0, stage, is_full);
-      AddQueryGradient(query0, q_head);
-      if (T::kNumStages == 1 && step + 1 < num_steps) {
-        __syncthreads();
-        StartQueryTile(step + 1, tiles, num_tiles);
+      if (T::kNumStages > 1 && has_next) StartQueryTile(next, (step + 1) % T::kNumStages);
+      if (step == 0 || current.q_tile == tiles.begin) {
+        terms_.SetHead(args_, task_.batch, current.q_head);
       }
+      if constexpr (C::kDefers) {
+        const u32 previous_scores = ScoreTileAt(step + 1);
+        if (step > 0 && AddsFirst()) AddQueryGradient(previous_, previous_scores);
+        Visit(d_k, d_v, current, tiles, stage, ScoreTileAt(step));
+        if (step > 0 && !AddsFirst()) AddQueryGradient(previous_, previous_scores);
+        previous_ = current;
+      } else {
+        Visit(d_k, d_v, current, tiles, stage, ScoreTileAt(0));
+        __syncthreads();
+        if (T::kNumStages == 1 && has_next) StartQueryTile(next, 0);
+        AddQueryGradient(current, ScoreTileAt(0));
+      }
+      current = next;
+    }
+    if (C::kDefers && num_steps > 0) {
+      __syncthreads();
+      AddQueryGradient(previous_, ScoreTileAt(num_steps - 1));
     }
     StoreKeyGradients(d_k, d_v);
   }
 
  private:
+  // A step of the loop: one query tile of one query head.
+  struct Visitor {
+    i32 q_head = 0;
+    i32 q_tile = 0;
+    __device__ __forceinline__ Visitor Next(const QueryTiles& tiles) const {
+      const bool is_last = q_tile + 1 == tiles.end;
+      return Visitor{is_last ? q_head + 1 : q_head, is_last ? tiles.begin : q_tile + 1};
+    }
+    __device__ __forceinline__ i32 query0() const { return q_tile * T::kTileQ; }
+  };
+
+  // Two warps share a scheduler; one adds dQ of the step before at the start of a step and the
+  // other at its end, so that one computes exponentials while the other multiplies.
+  __device__ __forceinline__ bool AddsFirst() const {
+    return T::kDeterministic != 0 || T::kNumWarps <= 4 || warp_ < T::kNumWarps / 2;
+  }
+  __device__ __forceinline__ u32 ScoreTileAt(i32 step) const {
+    return shared_ + kAt.d_s + (C::kDefers ? step % 2 * kAt.score_bytes : 0);
+  }
+
   __device__ __forceinline__ int warp_kv() const { return warp_ / C::kQueryWarps; }
   __device__ __forceinline__ int warp_q() const { return warp_ % C::kQueryWarps; }
   __device__ __forceinline__ int first_key() const { return warp_kv() * 16 * C::kKeyBlocks; }
@@ -89,10 +121,9 @@ class BackwardCta {
   }
 
   // Starts the loads of Q, dO, lse and delta of one step.
-  __device__ __forceinline__ void StartQueryTile(i32 step, const QueryTiles& tiles, i32 num_tiles) {
-    const int stage = T::kNumStages == 1 ? 0 : step % T::kNumStages;
-    const i32 query0 = (tiles.begin + step % num_tiles) * T::kTileQ;
-    const i32 q_head = task_.kv_head * args_.problem.group + step / num_tiles;
+  __device__ __forceinline__ void StartQueryTile(const Visitor& visitor, int stage) {
+    const i32 query0 = visitor.query0();
+    const i32 q_head = visitor.q_head;
     const auto q = MakeDenseRows<Element>(args_.q, sequence_.q_batch, sequence_.q_begin, q_head);
     const auto d_o =
         MakeDenseRows<Element>(args_.d_o, sequence_.q_batch, sequence_.q_begin, q_head);
@@ -125,16 +156,20 @@ class BackwardCta {
 #endif
   }
 
-  // S to dS of one query tile, and its additions to dK and dV.
-  __device__ __forceinline__ void Visit(KeySums& d_k, ValueSums& d_v, i32 query0, int stage,
-                                        bool is_full) {
+  // S to dS of one query tile, and its additions to dK and dV. dS^T is left in the tile at
+  // `scores`.
+  __device__ __forceinline__ void Visit(KeySums& d_k, ValueSums& d_v, const Visitor& visitor,
+                                        const QueryTiles& tiles, int stage, u32 scores) {
+    const i32 query0 = visitor.query0();
+    const bool is_full = tiles.full_begin <= query0 && query0 + T::kTileQ <= tiles.full_end;
     const u32 q_tile = shared_ + kAt.q + stage * C::QTile::kBytes;
     const u32 d_o_tile = shared_ + kAt.d_o + stage * C::DoTile::kBytes;
     const BlockReader<typename C::KTile> k_rows(shared_ + kAt.k, first_key(), lane_);
     const BlockReader<typename C::VTile> v_rows(shared_ + kAt.v, first_key(), lane_);
     const int first_query = warp_q() * 16 * C::kQueryBlocks;
-    const BlockReader<typename C::QTile> q_rows(q_tile, first_query, lane_);
-    const BlockReader<typename C::DoTile> d_o_rows(d_o_tile, first_query, lane_);
+    const BlockReader<typename C::QTile, BlockOrder::kAcross> q_rows(q_tile, first_query, lane_);
+    const BlockReader<typename C::DoTile, BlockOrder::kAcross> d_o_rows(d_o_tile, first_query,
+                                                                        lane_);
     const WarpColumns<typename C::QTile, C::kColumnBlocks, C::kQueryWarps * C::kSlices> q_columns(
         q_tile, (task_.slice * C::kQueryWarps + warp_q()) * C::kColumnBlocks, lane_);
     const WarpColumns<typename C::DoTile, C::kColumnBlocksV, C::kQueryWarps * C::kSlices>
@@ -155,7 +190,7 @@ class BackwardCta {
       } else {
         Differentiate<true>(s, d_p, p_operands, d_s_operands, query0, tile_query, stage);
       }
-      StoreOperands(shared_ + kAt.d_s, d_s_operands, tile_query);
+      StoreOperands(scores, d_s_operands, tile_query);
       if constexpr (C::kShares) StoreOperands(shared_ + kAt.p, p_operands, tile_query);
       const u32 q_distance = static_cast<u32>(tile_query) * C::QTile::kPanelChunks * 16;
       const u32 d_o_distance = static_cast<u32>(tile_query) * C::DoTile::kPanelChunks * 16;
@@ -168,10 +203,10 @@ class BackwardCta {
         MultiplyColumns<Element>(d_k, d_s_operands[n], q_columns, 16 * n, q_distance);
       }
     }
-    __syncthreads();
     if constexpr (C::kShares) {
+      ptx::NamedBarrier(1 + warp_kv(), 32 * C::kQueryWarps);
       const BlockReader<typename C::ScoreTile> p_rows(shared_ + kAt.p, first_key(), lane_);
-      const BlockReader<typename C::ScoreTile> d_s_rows(shared_ + kAt.d_s, first_key(), lane_);
+      const BlockReader<typename C::ScoreTile> d_s_rows(scores, first_key(), lane_);
 #pragma unroll
       for (int other = 1; other < C::kQueryWarps; ++other) {
         const int block = (warp_q() + other) % C::kQueryWarps * C::kQueryBlocks;
@@ -282,51 +317,63 @@ class BackwardCta {
     }
   }
 
-  // dQ of the tile from dS^T in shared memory.
-  __device__ __forceinline__ void AddQueryGradient(i32 query0, i32 q_head) const {
+  // dQ of a step from its dS^T, in the tile at `d_s`.
+  __device__ __forceinline__ void AddQueryGradient(const Visitor& visitor, u32 d_s) const {
     const int warp_rows = warp_ / C::kDqColumnWarps;
     const int warp_columns = warp_ % C::kDqColumnWarps;
-    const WarpColumns<typename C::ScoreTile, C::kDqQueryBlocks, C::kDqQueryWarps> scores(
-        shared_ + kAt.d_s, warp_rows * C::kDqQueryBlocks, lane_);
-    const int first_block = (task_.slice * C::kDqColumnWarps + warp_columns) * C::kDqColumnBlocks;
-    const WarpColumns<typename C::KTile, C::kDqColumnBlocks, C::kDqColumnWarps * C::kSlices>
-        columns(shared_ + kAt.k, first_block, lane_);
-    float sums[C::kDqQueryBlocks][2 * C::kDqColumnBlocks][4];
-    SetZero(sums);
-    MultiplyKeys<Element, T::kTileKv>(sums, scores, columns);
+    const WarpColumns<typename C::ScoreTile, C::kDqQueryBlocks, C::kDqQueryWarps,
+                      BlockOrder::kAcross>
+        scores(d_s, warp_rows * C::kDqQueryBlocks, lane_);
     u32* turn = nullptr;
-    if constexpr (T::kDeterministic != 0) turn = TakeTurn(query0, q_head);
-    const BackwardWorkspaceArg& workspace = args_.workspace;
-    const i64 row_elems = i64{args_.problem.num_q_heads} * T::kHeadDim;
-    float* head = workspace.dq_accum + (sequence_.workspace_row + query0) * row_elems +
-                  i64{q_head} * T::kHeadDim + first_block * 16;
+    if constexpr (T::kDeterministic != 0) turn = TakeTurn(visitor);
 #pragma unroll
-    for (int m = 0; m < C::kDqQueryBlocks; ++m) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = (warp_rows * C::kDqQueryBlocks + m) * 16 + 8 * half + lane_ / 4;
-        if (query0 + row >= sequence_.q_len) continue;
-        float* target = head + row * row_elems;
-#pragma unroll
-        for (int n = 0; n < C::kDqColumnBlocks; ++n) {
-          if (C::kColumns > T::kHeadDim && (first_block + n) * 16 >= T::kHeadDim) continue;
-          const float(&left)[4] = sums[m][2 * n];
-          const float(&right)[4] = sums[m][2 * n + 1];
-          AddToAccum(target + 16 * n, lane_ % 4, left[2 * half], left[2 * half + 1],
-                     right[2 * half], right[2 * half + 1]);
-        }
-      }
+    for (int part = 0; part < C::kDqColumnBlocks; part += C::kDqPartBlocks) {
+      const int first_block =
+          (task_.slice * C::kDqColumnWarps + warp_columns) * C::kDqColumnBlocks + part;
+      const WarpColumns<typename C::KTile, C::kDqPartBlocks, C::kDqColumnWarps * C::kSlices>
+          columns(shared_ + kAt.k, first_block, lane_);
+      DqSums sums;
+      SetZero(sums);
+      MultiplyKeys<Element, T::kTileKv>(sums, scores, columns);
+      AddToQueryRows(sums, visitor, warp_rows * C::kDqQueryBlocks * 16, first_block);
     }
     if constexpr (T::kDeterministic != 0) PassTurn(turn);
   }
 
+  using DqSums = float[C::kDqQueryBlocks][2 * C::kDqPartBlocks][4];
+  __device__ __forceinline__ void AddToQueryRows(const DqSums& sums, const Visitor& visitor,
+                                                 int first_row, int first_block) const {
+    const i64 row_elems = i64{args_.problem.num_q_heads} * T::kHeadDim;
+    const i32 row0 = visitor.query0() + first_row + lane_ / 4;
+    float* lane_row = args_.workspace.dq_accum + (sequence_.workspace_row + row0) * row_elems +
+                      i64{visitor.q_head} * T::kHeadDim + first_block * 16;
+#pragma unroll
+    for (int m = 0; m < C::kDqQueryBlocks; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = 16 * m + 8 * half;
+        if (row0 + row >= sequence_.q_len) continue;
+#pragma unroll
+        for (int n = 0; n < C::kDqPartBlocks; ++n) {
+          if (C::kColumns > T::kHeadDim && (first_block + n) * 16 >= T::kHeadDim) continue;
+          const float(&left)[4] = sums[m][2 * n];
+          const float(&right)[4] = sums[m][2 * n + 1];
+          AddToAccum(lane_row + row * row_elems + 16 * n, lane_ % 4, left[2 * half],
+                     left[2 * half + 1], right[2 * half], right[2 * half + 1]);
+        }
+      }
+    }
+  }
+
   // Waits until every key tile before this one has added to the query tile.
-  __device__ __forceinline__ u32* TakeTurn(i32 query0, i32 q_head) const {
+  __device__ __forceinline__ u32* TakeTurn(const Visitor& visitor) const {
     const i64 tile =
-        (task_.batch * args_.problem.num_q_heads + q_head) * args_.num_q_tiles + query0 / T::kTileQ;
+        (task_.batch * args_.problem.num_q_heads + visitor.q_head) * args_.num_q_tiles +
+        visitor.q_tile;
     u32* turn = args_.workspace.dq_turn + tile * C::kSlices + task_.slice;
     if (threadIdx.x == 0) {
-      const u32 own = static_cast<u32>(task_.kv_tile - FirstKvTile<T>(query0, terms_.low));
+      const u32 own =
+          static_cast<u32>(task_.kv_tile - FirstKvTile<T>(visitor.query0(), terms_.low));
       while (ptx::LoadAcquire(turn) != own) __nanosleep(20);
     }
     __syncthreads();
@@ -406,6 +453,7 @@ class BackwardCta {
   const int lane_;
   const int warp_;
   const i32 key0_;
+  Visitor previous_;
 };
 
 }  // namespace heed::cuda

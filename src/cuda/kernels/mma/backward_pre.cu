@@ -148,8 +148,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const i64 task = blockIdx.x;
   if (task >= problem.batch * problem.num_q_heads * args.num_q_tiles) return;
   if constexpr (Traits::kDeterministic != 0) {
-    if (threadIdx.x < Traits::kVariant) {
-      args.workspace.dq_turn[task * Traits::kVariant + threadIdx.x] = 0;
+    constexpr int kSlices = Traits::kVariant % kBackwardDefers;
+    if (threadIdx.x < kSlices) {
+      args.workspace.dq_turn[task * kSlices + threadIdx.x] = 0;
     }
   }
   const i32 q_tile = static_cast<i32>(task % args.num_q_tiles);

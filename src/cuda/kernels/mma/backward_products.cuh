@@ -21,10 +21,9 @@ __device__ __forceinline__ void SetZero(float (&sums)[kRowBlocks][kColumnTiles][
 // S^T += K Q^T or dP^T += V dO^T: both tiles hold rows of kDimBlocks * 16 columns.
 template <class Element, int kDimBlocks, int kKeyBlocks, int kQueryTiles, class KeyTile,
           class QueryTile>
-__device__ __forceinline__ void MultiplyRows(float (&sums)[kKeyBlocks][kQueryTiles][4],
-                                             const BlockReader<KeyTile>& keys,
-                                             const BlockReader<QueryTile>& queries,
-                                             int query_row0) {
+__device__ __forceinline__ void MultiplyRows(
+    float (&sums)[kKeyBlocks][kQueryTiles][4], const BlockReader<KeyTile>& keys,
+    const BlockReader<QueryTile, BlockOrder::kAcross>& queries, int query_row0) {
 #pragma unroll
   for (int d = 0; d < kDimBlocks; ++d) {
     u32 a[kKeyBlocks][4];
@@ -36,8 +35,8 @@ __device__ __forceinline__ void MultiplyRows(float (&sums)[kKeyBlocks][kQueryTil
       queries.Load(b, query_row0 + 16 * n, d);
 #pragma unroll
       for (int m = 0; m < kKeyBlocks; ++m) {
-        MmaK16<Element>(sums[m][2 * n], a[m], b[0], b[2]);
-        MmaK16<Element>(sums[m][2 * n + 1], a[m], b[1], b[3]);
+        MmaK16<Element>(sums[m][2 * n], a[m], b[0], b[1]);
+        MmaK16<Element>(sums[m][2 * n + 1], a[m], b[2], b[3]);
       }
     }
   }
@@ -71,14 +70,7 @@ __device__ __forceinline__ void MultiplyKeys(float (&sums)[kQueryBlocks][kColumn
   for (int k = 0; k < kNumKeys / 16; ++k) {
     u32 a[kQueryBlocks][4];
 #pragma unroll
-    for (int m = 0; m < kQueryBlocks; ++m) {
-      u32 r[4];
-      scores.LoadTransposed(r, 16 * k, m, 0);
-      a[m][0] = r[0];
-      a[m][1] = r[2];
-      a[m][2] = r[1];
-      a[m][3] = r[3];
-    }
+    for (int m = 0; m < kQueryBlocks; ++m) scores.LoadTransposed(a[m], 16 * k, m, 0);
 #pragma unroll
     for (int n = 0; n < kColumnTiles / 2; ++n) {
       u32 b[4];

@@ -1,7 +1,7 @@
 // Sizes of the backward kernel of the mma family, for host and device.
 //
-// A CTA owns tile_kv keys of one KV head and, with column_slices > 1, one slice of the columns of
-// dQ, dK and dV. Its warps form a grid of kv_groups key groups x the rest ("query warps"):
+// A CTA owns tile_kv keys of one KV head and, with several column slices, one slice of the columns
+// of dQ, dK and dV. Its warps form a grid of kv_groups key groups x the rest ("query warps"):
 //   S^T, dP^T  [keys x queries]  a warp takes its group's keys x tile_q / query warps queries
 //   dV, dK     [keys x columns]  its group's keys x slice columns / query warps
 //   dQ         [queries x columns]  some other division, see BackwardDqWarps
@@ -13,7 +13,9 @@
 
 namespace heed::cuda {
 
-// Numbers of a KernelTraits; variant is the number of column slices.
+// Numbers of a KernelTraits. variant = column slices + kBackwardDefers when dQ of a step is added
+// during the next one, which saves a barrier and costs a second tile of dS.
+inline constexpr int kBackwardDefers = 16;
 struct BackwardTile {
   int head_dim = 0;    // padded to 16
   int head_dim_v = 0;  // likewise
@@ -25,6 +27,10 @@ struct BackwardTile {
   int variant = 1;
 };
 
+HEED_DEVICE int BackwardSlices(const BackwardTile& tile) { return tile.variant % kBackwardDefers; }
+HEED_DEVICE bool BackwardDefersDq(const BackwardTile& tile) {
+  return tile.variant >= kBackwardDefers;
+}
 HEED_DEVICE int BackwardThreads(const BackwardTile& tile) { return 32 * tile.num_warps; }
 HEED_DEVICE int BackwardQueryWarps(const BackwardTile& tile) {
   return tile.num_warps / tile.kv_groups;
@@ -32,7 +38,7 @@ HEED_DEVICE int BackwardQueryWarps(const BackwardTile& tile) {
 // Columns a tile of head_dim columns has in shared memory: every query warp of every slice gets
 // whole 16-column blocks.
 HEED_DEVICE int BackwardColumns(const BackwardTile& tile, int head_dim) {
-  const int unit = 16 * BackwardQueryWarps(tile) * tile.variant;
+  const int unit = 16 * BackwardQueryWarps(tile) * BackwardSlices(tile);
   return device::CeilDiv(head_dim, unit) * unit;
 }
 
@@ -46,6 +52,7 @@ struct BackwardShared {
   int p = 0;     // P^T, only where several query warps share keys
   int rows = 0;  // num_stages x (lse_log2 [tile_q], delta [tile_q])
   int num_bytes = 0;
+  int score_bytes = 0;  // distance of two score tiles
 };
 
 HEED_DEVICE BackwardShared BackwardSharedLayout(const BackwardTile& tile) {
@@ -53,15 +60,15 @@ HEED_DEVICE BackwardShared BackwardSharedLayout(const BackwardTile& tile) {
   constexpr int kAlignBytes = 1024;  // swizzled tiles start at multiples of it
   const int columns = BackwardColumns(tile, tile.head_dim) * kElementBytes;
   const int columns_v = BackwardColumns(tile, tile.head_dim_v) * kElementBytes;
-  const int score_bytes =
-      device::CeilDiv(tile.tile_kv * tile.tile_q * kElementBytes, kAlignBytes) * kAlignBytes;
   BackwardShared shared;
+  shared.score_bytes =
+      device::CeilDiv(tile.tile_kv * tile.tile_q * kElementBytes, kAlignBytes) * kAlignBytes;
   shared.v = shared.k + tile.tile_kv * columns;
   shared.q = shared.v + tile.tile_kv * columns_v;
   shared.d_o = shared.q + tile.num_stages * tile.tile_q * columns;
   shared.d_s = shared.d_o + tile.num_stages * tile.tile_q * columns_v;
-  shared.p = shared.d_s + score_bytes;
-  shared.rows = shared.p + (BackwardQueryWarps(tile) > 1 ? score_bytes : 0);
+  shared.p = shared.d_s + (BackwardDefersDq(tile) ? 2 : 1) * shared.score_bytes;
+  shared.rows = shared.p + (BackwardQueryWarps(tile) > 1 ? shared.score_bytes : 0);
   shared.num_bytes = shared.rows + tile.num_stages * tile.tile_q * 2 * 4;
   return shared;
 }
@@ -72,13 +79,13 @@ HEED_DEVICE int BackwardSharedBytes(const BackwardTile& tile) {
 
 HEED_DEVICE device::i64 BackwardGrid(const BackwardTile& tile, device::i64 num_kv_tiles,
                                      device::i64 batch, device::i64 num_kv_heads) {
-  return num_kv_tiles * batch * num_kv_heads * tile.variant;
+  return num_kv_tiles * batch * num_kv_heads * BackwardSlices(tile);
 }
 
 // How many warps divide the query rows of dQ; the others divide its columns. The most nearly square
 // warp tile reads the fewest bytes of shared memory.
 HEED_DEVICE int BackwardDqWarps(const BackwardTile& tile) {
-  const int columns = BackwardColumns(tile, tile.head_dim) / tile.variant;
+  const int columns = BackwardColumns(tile, tile.head_dim) / BackwardSlices(tile);
   int best = 0;
   int best_sum = 0;
   for (int warps = 1; warps <= tile.num_warps; warps *= 2) {

@@ -3,6 +3,7 @@
 #define HEED_CUDA_KERNELS_MMA_BACKWARD_TASK_CUH_
 
 #include "cuda/kernels/common/sequence.cuh"
+#include "cuda/kernels/mma/backward_config.cuh"
 
 namespace heed::cuda {
 
@@ -13,19 +14,34 @@ struct BackwardTask {
   i32 slice;
 };
 
-// blockIdx.x = ((kv_tile * batch + b) * num_kv_heads + h) * slices + slice. The key tile is the
-// slowest axis: under a causal mask the first tiles see most queries, and a deterministic CTA waits
-// only for key tiles before its own, which the hardware has started before it.
+// CTAs in the order of blockIdx.x: sections of (batch, KV head) pairs, whose Q, dO and sums of dQ
+// fit a second-level cache together; in a section key tile, pair, slice, the last one fastest.
+// Under a causal mask the first key tiles see most queries and so start first, and a deterministic
+// CTA waits only for key tiles before its own, which the hardware has started before it.
 template <class T>
-__device__ __forceinline__ BackwardTask BackwardTaskOf(const ProblemArg& problem, u32 block) {
+__device__ __forceinline__ i64 PairsPerSection(const ProblemArg& problem) {
+  constexpr i64 kSectionBytes = 20 << 20;
+  constexpr i64 kBytesPerRow = T::kHeadDim * (2 + 4) + T::kHeadDimV * 2;
+  const i64 rows = device::Max<i64>(problem.lengths.max_q_len, 1) * problem.group;
+  return device::Max<i64>(1, kSectionBytes / (rows * kBytesPerRow));
+}
+
+template <class T>
+__device__ __forceinline__ BackwardTask BackwardTaskOf(const BackwardArgs& args, i64 block) {
+  constexpr int kSlices = BackwardConfig<T>::kSlices;
+  const ProblemArg& problem = args.problem;
+  const i64 num_pairs = problem.batch * problem.num_kv_heads;
+  const i64 per_section = PairsPerSection<T>(problem);
+  const i64 section_ctas = per_section * args.num_kv_tiles * kSlices;
+  const i64 first_pair = block / section_ctas * per_section;
+  const i64 pairs = device::Min(per_section, num_pairs - first_pair);
+  const i64 in_section = block % section_ctas / kSlices;
+  const i64 pair = first_pair + in_section % pairs;
   BackwardTask task;
-  u32 rest = block;
-  task.slice = static_cast<i32>(rest % T::kVariant);
-  rest /= T::kVariant;
-  task.kv_head = static_cast<i32>(rest % problem.num_kv_heads);
-  rest /= problem.num_kv_heads;
-  task.batch = rest % static_cast<u32>(problem.batch);
-  task.kv_tile = static_cast<i32>(rest / static_cast<u32>(problem.batch));
+  task.slice = static_cast<i32>(block % kSlices);
+  task.kv_tile = static_cast<i32>(in_section / pairs);
+  task.kv_head = static_cast<i32>(pair % problem.num_kv_heads);
+  task.batch = pair / problem.num_kv_heads;
   return task;
 }
 

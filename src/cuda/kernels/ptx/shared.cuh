@@ -55,6 +55,11 @@ __device__ __forceinline__ void CopyAsyncWait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+// Barrier 1..15 among num_threads threads (whole warps); 0 is __syncthreads.
+__device__ __forceinline__ void NamedBarrier(int barrier, int num_threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(num_threads) : "memory");
+}
+
 __device__ __forceinline__ void StoreShared16(u32 address, const u32 (&r)[4]) {
   asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(r[0]), "r"(r[1]),
                "r"(r[2]), "r"(r[3])
