@@ -1,0 +1,34 @@
+# shellcheck shell=bash
+# NVRTC for tests that compile CUDA kernels, and ./dev gpu-test.
+
+# The version that results are recorded with; any that the driver supports will do.
+readonly NVRTC_PACKAGE="nvidia-cuda-nvrtc==13.0.88"
+
+# True when the library would find NVRTC without help.
+has_nvrtc() {
+  [[ -n "${HEED_NVRTC:-}" ]] || compgen -G "/usr/local/cuda/lib64/libnvrtc.so.*" >/dev/null ||
+    ldconfig -p 2>/dev/null | grep -q 'libnvrtc\.so'
+}
+
+# NVRTC needs neither a GPU nor a driver. Where there is none, PyPI's goes under build/.
+need_nvrtc() {
+  has_nvrtc && return
+  local venv=build/nvrtc found
+  if [[ ! -d "$venv/lib" ]]; then
+    need_packages python3-venv
+    echo "./dev: installing $NVRTC_PACKAGE under $venv"
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "$NVRTC_PACKAGE"
+  fi
+  found=$(find "$venv" -name 'libnvrtc.so.*' | head -n 1)
+  [[ -n "$found" ]] || { echo "./dev: $NVRTC_PACKAGE brought no libnvrtc" >&2; return 1; }
+  export HEED_NVRTC="$PWD/$found"
+}
+
+# ./dev gpu-test [OPTION...]: options of scripts/gpu_test.py
+run_gpu_tests() {
+  need_packages "${TEST_PACKAGES[@]}"
+  need_nvrtc
+  build_preset release
+  python3 scripts/gpu_test.py --build build/release "$@"
+}
