@@ -199,9 +199,10 @@ Status KernelStore::Compile(const Compiler& compiler, const KernelSource& source
   HEED_RETURN_IF_ERROR(compiler.Compile(sources_, source, choice, image));
   image->origin = KernelImage::Origin::kCompiled;
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  core::Log(LogLevel::kInfo, Format("compiled %s for sm_%s in %.2f s with NVRTC %s: %zu bytes",
-                                    NameOf(source).c_str(), choice.arch.c_str(), seconds.count(),
-                                    compiler.Version().c_str(), image->cubin.size()));
+  core::Log(LogLevel::kInfo,
+            Format("compiled %s for %s in %.2f s with NVRTC %s: %zu bytes", NameOf(source).c_str(),
+                   ArchText(choice).c_str(), seconds.count(), compiler.Version().c_str(),
+                   image->cubin.size()));
   core::Log(LogLevel::kDebug, image->log);
   return {};
 }

@@ -122,7 +122,7 @@ class Nvrtc : public Compiler {
     OpenBuiltinsBeside(file);
     const auto library = core::os::DynamicLibrary::Open(file, &error);
     if (!library.is_open()) return error;
-    if (!functions_.Bind(library)) return file + ": lacks functions of NVRTC 11.2";
+    if (!functions_.Bind(library)) return file + ": lacks functions of NVRTC";
     int num_archs = 0;
     if (functions_.version(&major_, &minor_) != kSuccess ||
         functions_.num_supported_archs(&num_archs) != kSuccess || num_archs <= 0) {
@@ -136,6 +136,10 @@ class Nvrtc : public Compiler {
   }
 
   int major() const { return major_; }
+  bool IsTooOld() const {
+    return major_ < kOldestNvrtcMajor ||
+           (major_ == kOldestNvrtcMajor && minor_ < kOldestNvrtcMinor);
+  }
   const std::string& path() const { return path_; }
   std::string Version() const override { return Format("%d.%d", major_, minor_); }
   std::vector<int> Archs() const override { return archs_; }
@@ -188,14 +192,10 @@ Status Nvrtc::Compile(std::span<const EmbeddedSource> sources, const KernelSourc
   if (std::none_of(sources.begin(), sources.end(), is_entry)) {
     return core::Internal(Format("no kernel source is named %s", source.entry.c_str()));
   }
-  std::vector<std::string> options = CompileOptions(choice);
-  if (major_ < 12)
-    std::replace(options.begin(), options.end(), std::string("--std=c++20"),
-                 std::string("--std=c++17"));
   Compilation compilation(functions_);
   Result result = compilation.Create(sources, source);
   if (result != kSuccess) return Failure(source, choice, result, {});
-  result = compilation.Run(options);
+  result = compilation.Run(CompileOptions(choice));
   image->log = WithoutTimes(compilation.Log());
   if (result != kSuccess) return Failure(source, choice, result, image->log);
   result = compilation.Take(choice.format, &image->cubin);
@@ -221,6 +221,13 @@ int MaxMajor(int driver_version) {
 
 Status Search(int driver_version, std::shared_ptr<const Compiler>* compiler) {
   const int max_major = MaxMajor(driver_version);
+  if (max_major < kOldestNvrtcMajor) {
+    return {
+        HEED_UNAVAILABLE,
+        Format("the driver supports CUDA %d.%d, but CUDA kernels need NVRTC %d, whose images it "
+               "does not load: install a newer driver",
+               driver_version / 1000, driver_version / 10 % 100, kOldestNvrtcMajor)};
+  }
   std::string searched, failures;
   for (const NvrtcCandidate& candidate : NvrtcCandidates(max_major, &searched)) {
     auto nvrtc = std::make_shared<Nvrtc>();
@@ -228,6 +235,10 @@ Status Search(int driver_version, std::shared_ptr<const Compiler>* compiler) {
     if (fault.empty() && driver_version > 0 && nvrtc->major() > max_major) {
       fault = Format("%s: is NVRTC %s, but the driver loads images of CUDA %d or older only",
                      nvrtc->path().c_str(), nvrtc->Version().c_str(), max_major);
+    }
+    if (fault.empty() && nvrtc->IsTooOld()) {
+      fault = Format("%s: is NVRTC %s, but %d.%d or newer is needed", nvrtc->path().c_str(),
+                     nvrtc->Version().c_str(), kOldestNvrtcMajor, kOldestNvrtcMinor);
     }
     if (fault.empty()) {
       core::Log(LogLevel::kInfo,

@@ -43,7 +43,7 @@ class CandidateList {
   explicit CandidateList(int max_major) : max_major_(max_major) {}
 
   void AddFile(const std::string& file, int major) {
-    if (major > max_major_) return;
+    if (major > max_major_ || major < kOldestNvrtcMajor) return;
     const auto is_same = [&](const NvrtcCandidate& known) { return known.file == file; };
     if (std::find_if(list_.begin(), list_.end(), is_same) == list_.end()) {
       list_.push_back({file, major});
@@ -85,9 +85,7 @@ void AddSystem(CandidateList* list) {
     list->AddFolders({folder + "/lib64", folder + "/lib"});
   }
   for (int major = kNewestNvrtcMajor; major >= kOldestNvrtcMajor; --major) {
-    // NVRTC 11 carries the minor version of its interface in its name.
-    const std::string name = "libnvrtc.so." + std::to_string(major);
-    list->AddFile(major == 11 ? name + ".2" : name, major);
+    list->AddFile("libnvrtc.so." + std::to_string(major), major);
   }
   list->AddFolders({"/usr/local/cuda/lib64"});
   std::vector<std::string> toolkits = ListFolder("/usr/local");

@@ -7,7 +7,10 @@
 
 namespace heed::cuda {
 
-inline constexpr int kOldestNvrtcMajor = 11;
+// Kernels are C++20 with __builtin_bit_cast, which came with NVRTC 12.3. Its images load on every
+// driver of CUDA 12.
+inline constexpr int kOldestNvrtcMajor = 12;
+inline constexpr int kOldestNvrtcMinor = 3;
 inline constexpr int kNewestNvrtcMajor = 13;
 
 struct NvrtcCandidate {
@@ -15,7 +18,8 @@ struct NvrtcCandidate {
   int major = 0;     // 0 = not known from the name
 };
 
-// Files worth opening, best first; those with a major version above max_major are left out. Reads
+// Files worth opening, best first; those with a major version above max_major or below
+// kOldestNvrtcMajor are left out. Reads
 // environment variables and folders, opens nothing. HEED_NVRTC, when set, is the only candidate,
 // whatever its version. *searched names the places in words.
 std::vector<NvrtcCandidate> NvrtcCandidates(int max_major, std::string* searched);

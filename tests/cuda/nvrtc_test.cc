@@ -130,11 +130,11 @@ TEST(NvrtcSearch, ALibraryWithoutItsFunctionsIsRefused) {
 }
 
 TEST_F(NvrtcTest, ANewerMajorVersionThanTheDriversIsRefused) {
-  // Version 1 is older than any NVRTC.
   std::shared_ptr<const Compiler> old;
-  const Status status = FindNvrtc(1000, &old);
+  const Status status = FindNvrtc(11080, &old);
   EXPECT_EQ(status.code(), HEED_UNAVAILABLE);
   EXPECT_EQ(old, nullptr);
+  EXPECT_NE(status.message().find("supports CUDA 11.8"), std::string::npos) << status.message();
 }
 
 TEST(NvrtcSearch, FindsPythonPackages) {
@@ -142,11 +142,13 @@ TEST(NvrtcSearch, FindsPythonPackages) {
   const std::string packages = folder.Path("lib/python3.11/site-packages");
   const std::string files[] = {packages + "/nvidia/cu13/lib/libnvrtc.so.13",
                                packages + "/nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
-                               packages + "/torch/lib/libnvrtc-672ee683.so.11.2"};
+                               packages + "/torch/lib/libnvrtc-672ee683.so.12"};
   for (const std::string& file : files) {
     std::filesystem::create_directories(std::filesystem::path(file).parent_path());
     test::WriteText(file, "");
   }
+  const std::string too_old = packages + "/torch/lib/libnvrtc.so.11.2";
+  test::WriteText(too_old, "");
   const std::string builtins = packages + "/nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.4";
   test::WriteText(builtins, "");
   const test::ScopedVariable unnamed("HEED_NVRTC", nullptr);
@@ -166,6 +168,7 @@ TEST(NvrtcSearch, FindsPythonPackages) {
     EXPECT_LT(second, position(all, files[2]));
     EXPECT_LT(position(all, files[2]), position(all, "libnvrtc.so.13")) << "before the system's";
     EXPECT_EQ(position(all, builtins), -1);
+    EXPECT_EQ(position(all, too_old), -1);
     EXPECT_NE(searched.find(packages), std::string::npos);
     const auto up_to_12 = NvrtcCandidates(12, &searched);
     EXPECT_EQ(position(up_to_12, files[0]), -1);
