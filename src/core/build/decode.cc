@@ -107,6 +107,18 @@ Status CheckScore(const DecodeArgs& args, const CacheOperands& operands, const C
   return BuildScore(args.score, {q.shape[1], facts.longest_rows}, reader, &problem, &tensors);
 }
 
+// Everything but q, which decides the device.
+Status ReadRest(const DecodeArgs& args, TensorReader* reader, CacheOperands* operands) {
+  CacheFacts facts;
+  HEED_RETURN_IF_ERROR(ReadQueryRows(args.call, reader, operands));
+  HEED_RETURN_IF_ERROR(ReadCache(args, reader, operands));
+  HEED_RETURN_IF_ERROR(CheckHeads(operands->q, operands->k_cache));
+  HEED_RETURN_IF_ERROR(ReadNewRows(args, *operands, reader));
+  HEED_RETURN_IF_ERROR(CheckCacheLengths(args, *operands, reader, &facts));
+  HEED_RETURN_IF_ERROR(CheckRotary(args, *operands, facts, reader));
+  return CheckScore(args, *operands, facts, reader);
+}
+
 }  // namespace
 
 Status CheckDecode(const heed_decode_args_t* args, Purpose purpose, CheckedCall* call) {
@@ -118,16 +130,9 @@ Status CheckDecode(const heed_decode_args_t* args, Purpose purpose, CheckedCall*
 
   TensorReader reader(purpose);
   CacheOperands operands;
-  CacheFacts facts;
   HEED_RETURN_IF_ERROR(reader.Required("q", read.call.q, kQueryRows, &operands.q));
   HEED_RETURN_IF_ERROR(BuildExec(read.call.exec, Op::kDecode, reader.home_device(), &call->exec));
-  HEED_RETURN_IF_ERROR(ReadQueryRows(read.call, &reader, &operands));
-  HEED_RETURN_IF_ERROR(ReadCache(read, &reader, &operands));
-  HEED_RETURN_IF_ERROR(CheckHeads(operands.q, operands.k_cache));
-  HEED_RETURN_IF_ERROR(ReadNewRows(read, operands, &reader));
-  HEED_RETURN_IF_ERROR(CheckCacheLengths(read, operands, &reader, &facts));
-  HEED_RETURN_IF_ERROR(CheckRotary(read, operands, facts, &reader));
-  HEED_RETURN_IF_ERROR(CheckScore(read, operands, facts, &reader));
+  HEED_RETURN_IF_ERROR(ReadRest(read, &reader, &operands));
   call->op = Op::kDecode;
   call->dtype = operands.q.dtype;
   call->head_dim = std::max(operands.q.shape[3], operands.o.shape[3]);
