@@ -10,13 +10,13 @@ namespace {
 using core::Status;
 
 Status RequirePath(const char* name, const char* path) {
-  HEED_RETURN_IF_ERROR(core::RequirePointer(name, path));
+  if (path == nullptr) return core::RequirePointer(name, path);
   return path[0] != '\0' ? Status()
                          : core::InvalidArgument(core::Format("%s = \"\": names no file", name));
 }
 
 Status Build(const heed_pack_args_t* source) {
-  heed_pack_args_t args;
+  heed_pack_args_t args = HEED_PACK_ARGS_INIT;
   HEED_RETURN_IF_ERROR(core::ReadRequiredStruct("args", source, &args));
   HEED_RETURN_IF_ERROR(RequirePath("path", args.path));
   if (args.num_threads < 0) {
