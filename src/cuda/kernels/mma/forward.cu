@@ -75,6 +75,14 @@ __device__ __forceinline__ float ApplyTerms(Scores<Config>& s, const StepContext
   return context.rule->scale_log2;
 }
 
+// The same for any step, for where size counts and time does not.
+__device__ __forceinline__ float ApplyTermsAgain(Scores<Config>& s, const StepContext& context,
+                                                 i32 first_key) {
+  ScoreStep<Config, true>(s, *context.rule, context.task, context.terms, context.ranges,
+                          context.warp_row, first_key);
+  return 1.0f;
+}
+
 __device__ __forceinline__ bool IsSkipped(const WarpKeys& keys, i32 first_key) {
   return first_key >= keys.high || first_key + Config::kStepKeys <= keys.low;
 }
@@ -100,7 +108,7 @@ __device__ __forceinline__ void RunOverlappedTile(WarpState<Config>& state,
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto row_of = [&](int t) { return first_row + (kSteps - 1 - t) * Config::kStepKeys; };
   const auto score = [&](Scores<Config>& s, int t) {
-    MultiplyQueriesKeys<Config>(s, q, BlockReader<KTile>(k_address, row_of(t), lane));
+    MultiplyQueriesKeys<Config>(s, q, KeyReader<Config>(k_address, row_of(t), lane));
     return context.rule->scale_log2;
   };
   Scores<Config> s[2];
@@ -235,14 +243,14 @@ __device__ __forceinline__ void RunPass(const ForwardArgs& args, const ForwardTa
         Probs<Config> p;
         if (!is_skipped) {
           context.dropout.first_key = static_cast<u32>(first_key + lane % 4 * 2);
-          const BlockReader<KTile> k_reader(k_address, row_in_tile, lane);
-          const auto score = [&](Scores<Config>& s) {
-            MultiplyQueriesKeys<Config>(s, q, k_reader);
-            return ApplyTerms(s, context, first_key);
-          };
+          const KeyReader<Config> k_reader(k_address, row_in_tile, lane);
           Scores<Config> s;
-          const float factor = score(s);
-          SoftmaxStep<Config>(p, state, s, factor, context.dropout, score);
+          MultiplyQueriesKeys<Config>(s, q, k_reader);
+          const float factor = ApplyTerms(s, context, first_key);
+          SoftmaxStep<Config>(p, state, s, factor, context.dropout, [&](Scores<Config>& again) {
+            MultiplyQueriesKeys<Config>(again, q, k_reader);
+            return ApplyTermsAgain(again, context, first_key);
+          });
         }
         if constexpr (kStages == 1) {
           WaitLoads<0>();

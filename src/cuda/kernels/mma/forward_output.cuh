@@ -23,22 +23,11 @@ struct OutputRows {
   float keep_scale = 1.0f;
 };
 
-// What multiplies a row of O, and its lse.
-struct RowResult {
-  float scale;
-  float lse;
-};
-
 // neg_ref, sum: of the whole row.
 template <class C>
 __device__ __forceinline__ RowResult FinishRow(float neg_ref, float sum, const OutputRows& rows) {
-  device::SoftmaxState state{sum == 0.0f ? -device::kInfinity : -neg_ref, sum};
-  float keep = 1.0f;
-  if constexpr (C::Traits::kSinks && !C::Traits::kSplit) {
-    keep = device::AbsorbSink(&state, rows.sink);
-  }
-  if constexpr (C::Traits::kDropout) keep *= rows.keep_scale;
-  return RowResult{keep * device::InverseSum(state), device::LseLn(state)};
+  return FinishRow<C::Traits::kSinks && !C::Traits::kSplit>(neg_ref, sum, rows.sink,
+                                                            rows.keep_scale);
 }
 
 template <class C>

@@ -11,6 +11,9 @@ namespace heed::cuda {
 // Blocks whose loops are unrolled completely; longer ones (head dims above 256) only in part.
 constexpr int kMaxUnrolledDepth = 16;
 
+template <class C>
+using KeyReader = BlockReader<typename C::KTile, BlockOrder::kAcross>;
+
 // A warp's rows of Q: read from shared memory in every step, or kept in registers.
 template <class C>
 struct QueryOperand {
@@ -34,7 +37,7 @@ struct QueryOperand {
 // s += Q K^T of one 32-byte column block.
 template <class C>
 __device__ __forceinline__ void AddDepthBlock(Scores<C>& s, const u32 (&a)[C::kRowBlocks][4],
-                                              const BlockReader<typename C::KTile>& k, int block) {
+                                              const KeyReader<C>& k, int block) {
 #pragma unroll
   for (int n = 0; n < C::kKeyBlocks / 2; ++n) {
     u32 b[4];
@@ -42,11 +45,11 @@ __device__ __forceinline__ void AddDepthBlock(Scores<C>& s, const u32 (&a)[C::kR
 #pragma unroll
     for (int m = 0; m < C::kRowBlocks; ++m) {
       if constexpr (C::kIsFp32) {
-        MmaK8Fp32(s[m][2 * n], a[m], b[0], b[2]);
-        MmaK8Fp32(s[m][2 * n + 1], a[m], b[1], b[3]);
+        MmaK8Fp32(s[m][2 * n], a[m], b[0], b[1]);
+        MmaK8Fp32(s[m][2 * n + 1], a[m], b[2], b[3]);
       } else {
-        MmaK16<typename C::Element>(s[m][2 * n], a[m], b[0], b[2]);
-        MmaK16<typename C::Element>(s[m][2 * n + 1], a[m], b[1], b[3]);
+        MmaK16<typename C::Element>(s[m][2 * n], a[m], b[0], b[1]);
+        MmaK16<typename C::Element>(s[m][2 * n + 1], a[m], b[2], b[3]);
       }
     }
   }
@@ -67,7 +70,7 @@ __device__ __forceinline__ void ClearScores(Scores<C>& s) {
 // s = Q K^T.
 template <class C>
 __device__ __forceinline__ void MultiplyQueriesKeys(Scores<C>& s, const QueryOperand<C>& q,
-                                                    const BlockReader<typename C::KTile>& k) {
+                                                    const KeyReader<C>& k) {
   ClearScores<C>(s);
   if constexpr (QueryOperand<C>::kIsKept) {
 #pragma unroll

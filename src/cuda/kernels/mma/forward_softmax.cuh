@@ -7,6 +7,7 @@
 #ifndef HEED_CUDA_KERNELS_MMA_FORWARD_SOFTMAX_CUH_
 #define HEED_CUDA_KERNELS_MMA_FORWARD_SOFTMAX_CUH_
 
+#include "cuda/kernels/common/softmax_row.cuh"
 #include "cuda/kernels/mma/forward_config.cuh"
 #include "cuda/kernels/ptx/math.cuh"
 #include "cuda/kernels/tile/mma.cuh"
@@ -14,32 +15,6 @@
 #include "device/dropout.h"
 
 namespace heed::cuda {
-
-// Where probabilities may lie relative to the reference. bf16 and fp32 have fp32's exponents: 2^20
-// either way costs nothing. fp16 holds 2^-14 .. 2^15 at full precision; after a move the largest
-// probability is 2^4, so that small ones lose less than with a maximum of 1, and a row's sum has 11
-// bits left to grow.
-template <class Element>
-struct SpeculationLimits {
-  static constexpr float kHeadroomLog2 = 0.0f;  // log2 of the largest probability after a move
-  static constexpr float kLowestFirstSum = 1.0f / 1048576.0f;
-  static constexpr float kHighestSum = 1048576.0f;
-};
-template <>
-struct SpeculationLimits<F16> {
-  static constexpr float kHeadroomLog2 = 4.0f;
-  static constexpr float kLowestFirstSum = 1.0f;
-  static constexpr float kHighestSum = 32768.0f;
-};
-
-__device__ __forceinline__ float QuadSum(float x) {
-  x += __shfl_xor_sync(0xFFFFFFFFu, x, 1);
-  return x + __shfl_xor_sync(0xFFFFFFFFu, x, 2);
-}
-__device__ __forceinline__ float QuadMax(float x) {
-  x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, 1));
-  return fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, 2));
-}
 
 // Which elements dropout keeps; the key and row patches of the lane's first element of the step.
 struct DropoutStep {

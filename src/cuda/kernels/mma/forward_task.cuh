@@ -34,11 +34,11 @@ __device__ __forceinline__ TaskIndex TaskIndexOf(const ForwardArgs& args, u32 bl
   const u32 num_tiles = static_cast<u32>(args.num_q_tiles);
   const u32 num_heads = static_cast<u32>(args.problem.num_q_heads);
   const u32 num_pairs = static_cast<u32>(args.problem.batch) * num_heads;
+  const LengthsArg& lengths = args.problem.lengths;
   constexpr i64 kKeyBytes = (C::Traits::kHeadDim + C::Traits::kHeadDimV) * C::Element::kBytes;
-  const u32 max_kv_len = static_cast<u32>(device::Max<i64>(1, args.problem.lengths.max_kv_len));
-  // kSectionBytes / kKeyBytes < 2^20, so 32 bits hold everything here.
-  const u32 kv_heads = device::Max(1u, static_cast<u32>(kSectionBytes / kKeyBytes) / max_kv_len);
-  const u32 section = device::Min(kv_heads * static_cast<u32>(args.problem.group), num_pairs);
+  const i64 kv_heads =
+      device::Max<i64>(1, kSectionBytes / kKeyBytes / device::Max<i64>(1, lengths.max_kv_len));
+  const u32 section = static_cast<u32>(device::Min<i64>(kv_heads * args.problem.group, num_pairs));
   const u32 section_index = task / (section * num_tiles);
   const u32 rest = task - section_index * section * num_tiles;
   const u32 first_pair = section_index * section;
