@@ -26,8 +26,8 @@ struct OutputRows {
 // neg_ref, sum: of the whole row.
 template <class C>
 __device__ __forceinline__ RowResult FinishRow(float neg_ref, float sum, const OutputRows& rows) {
-  return FinishRow<C::Traits::kSinks && !C::Traits::kSplit>(neg_ref, sum, rows.sink,
-                                                            rows.keep_scale);
+  constexpr bool kAddsSink = C::Traits::kSinks && !C::Traits::kSplit;
+  return FinishSoftmaxRow<kAddsSink>(neg_ref, sum, rows.sink, rows.keep_scale);
 }
 
 template <class C>
