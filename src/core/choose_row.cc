@@ -97,6 +97,14 @@ std::string ReasonAt(Stage stage, const KernelRow& row, const RowRequest& reques
   return {};
 }
 
+// Rows that these tensors could not run on whatever was asked: not worth a line each.
+bool NeedsOtherDevice(const KernelRow& row, const RowRequest& request) {
+  const bool has_gpu_row = row.backend == Backend::kCuda || row.backend == Backend::kWebgpu;
+  const Backend backend = BackendFromAbi(request.exec.backend);
+  const bool has_gpu_tensors = backend == Backend::kCuda || backend == Backend::kWebgpu;
+  return row.backend != backend && (has_gpu_row || has_gpu_tensors);
+}
+
 struct Objection {
   Stage stage;
   std::string reason;
@@ -245,7 +253,7 @@ Status ChooseRow(const RowRequest& request, const DeviceFacts& facts, Plan* plan
   std::vector<Candidate> rejected;
   if (best == nullptr || rejections != nullptr) {
     for (const KernelRow& row : KernelRows()) {
-      if (row.op != request.op || &row == best) continue;
+      if (row.op != request.op || &row == best || NeedsOtherDevice(row, request)) continue;
       std::optional<Objection> objection = ObjectionTo(row, request, facts);
       if (!objection) objection = Objection{Stage::kForcedKernel, WhyOutranked(row, facts)};
       rejected.push_back({&row, std::move(*objection)});

@@ -18,7 +18,7 @@ struct RowRequest {
 };
 
 // Fills plan->row and plan->is_slower_substitute. rejections (may be null) gets one entry for every
-// other row of the operation, in registry order.
+// other row of the operation that runs on the tensors' device, in registry order.
 Status ChooseRow(const RowRequest& request, const DeviceFacts& facts, Plan* plan,
                  std::vector<Rejection>* rejections);
 

@@ -41,7 +41,8 @@ std::int64_t NumRows(const BackwardProblem& problem) {
 std::array<std::int64_t, 4> BiasExtents(const BackwardProblem& problem) {
   std::array<std::int64_t, 4> extents = problem.d_bias_shape;
   for (std::size_t axis = 0; axis < 4; ++axis) {
-    if (problem.d_bias.stride_elems[axis] == 0) extents[axis] = 1;
+    const bool repeats = problem.d_bias.stride_elems[axis] == 0;
+    if (repeats && extents[axis] > 1) extents[axis] = 1;
   }
   return extents;
 }
@@ -70,9 +71,9 @@ WorkspaceLayout LayoutOf(const BackwardProblem& problem, const KernelRow& row) {
   layout.delta = take(head_rows);
   layout.dq_accum = take(head_rows * PadHeadDim(shape.head_dim));
   if (problem.forward.exec.deterministic) {
-    // One for every slice of the columns, see backward_shape.h.
-    layout.dq_turn =
-        take(shape.batch * shape.num_q_heads * NumQTiles(problem, row) * row.cuda.variant);
+    // One for every slice of the columns.
+    const int num_slices = BackwardSlices(TileOf(TraitsOf(row, problem.forward)));
+    layout.dq_turn = take(shape.batch * shape.num_q_heads * NumQTiles(problem, row) * num_slices);
   }
   if (problem.d_bias.present()) {
     const std::array<std::int64_t, 4> extents = BiasExtents(problem);
@@ -185,7 +186,7 @@ KernelKey BackwardKeyOf(const KernelRow& row, const BackwardProblem& problem) {
   key.traits = TraitsOf(row, problem.forward);
   key.traits.row_access = static_cast<int>(AccessOfBackward(problem));
   key.traits.deterministic = problem.forward.exec.deterministic;
-  key.traits.d_bias = problem.d_bias.present();
+  key.traits.d_bias = static_cast<int>(BiasElementOf(problem.d_bias));
   return key;
 }
 

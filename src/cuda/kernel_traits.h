@@ -39,7 +39,7 @@ struct KernelTraits {
   int paged = 0;
   int split = 0;  // forward writes partial results
   int deterministic = 0;
-  int d_bias = 0;
+  int d_bias = 0;  // a BiasElement: of d_bias
 };
 
 // Text of heed_traits.h. Equal traits give equal text.

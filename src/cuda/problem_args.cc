@@ -12,11 +12,6 @@ WindowBounds BoundsOf(const device::WindowRule& window) {
   return window.right >= 0 ? WindowBounds::kRightOnly : WindowBounds::kNone;
 }
 
-BiasElement BiasOf(const core::ScoreView& bias) {
-  if (!bias.present()) return BiasElement::kNone;
-  return bias.dtype == DType::kF32 ? BiasElement::kF32 : BiasElement::kSameAsQ;
-}
-
 IndexArg IndexArgOf(const core::IndexView& view) {
   return {view.present() ? view.data : nullptr, view.stride_elems};
 }
@@ -67,6 +62,11 @@ Element ElementOfDType(DType dtype) {
     default:
       return Element::kF32;
   }
+}
+
+BiasElement BiasElementOf(const core::ScoreView& bias) {
+  if (!bias.present()) return BiasElement::kNone;
+  return bias.dtype == DType::kF32 ? BiasElement::kF32 : BiasElement::kSameAsQ;
 }
 
 RowsArg RowsArgOf(const core::RowsView& view) {
@@ -136,7 +136,7 @@ KernelTraits TraitsOf(const core::KernelRow& row, const core::ForwardProblem& pr
   traits.num_stages = row.cuda.num_stages;
   traits.variant = row.cuda.variant;
   traits.window = static_cast<int>(BoundsOf(rule.window));
-  traits.bias = static_cast<int>(BiasOf(rule.bias));
+  traits.bias = static_cast<int>(BiasElementOf(rule.bias));
   traits.softcap = rule.softcap > 0.0;
   traits.alibi = rule.alibi_slopes.present();
   traits.mask = rule.mask.present();

@@ -12,6 +12,8 @@ namespace heed::cuda {
 
 // fp32 for everything that is neither fp16 nor bf16.
 Element ElementOfDType(core::DType dtype);
+// Of bias or d_bias.
+BiasElement BiasElementOf(const core::ScoreView& bias);
 
 RowsArg RowsArgOf(const core::RowsView& view);
 LseArg LseArgOf(const core::LseView& view);

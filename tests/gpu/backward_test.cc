@@ -35,7 +35,7 @@ void RunCase(const BackwardCase& backward_case, const std::vector<KernelRow>& ro
   const std::string id = FormatBackwardCaseId(backward_case);
   const std::vector<KernelRow> takers =
       Takers(rows, forward.element, std::max(forward.head_dim, forward.head_dim_v));
-  if (takers.empty()) return;
+  if (takers.empty() || !FitsADevice(forward)) return;
   BackwardChecker checker(backward_case);
   if (!checker.oracle_failure().empty()) return tally.AddFailure(checker.oracle_failure());
   for (std::size_t at = 0; at < std::min(max_rows, takers.size()); ++at) {
@@ -50,7 +50,10 @@ TEST(GpuBackward, GeneratedCases) {
   ASSERT_FALSE(rows.empty());
   Tally tally;
   RunIndicesOnAllCores(options.num_cases, tally, [&](std::uint64_t index) {
-    RunCase(GenerateBackwardCase(options.seed, index, options.max_cost), rows, 1, tally);
+    BackwardCase backward_case = GenerateBackwardCase(options.seed, index, options.max_cost);
+    // Rows and keys inside the sequences stay finite: docs/design.md, "What hidden memory may hold".
+    backward_case.dead_poison = false;
+    RunCase(backward_case, rows, 1, tally);
   });
   tally.Report();
   ReportChecks(rows, tally, options.num_cases);

@@ -91,6 +91,11 @@ std::vector<KernelRow> Takers(const std::vector<KernelRow>& rows, Element elemen
   return takers;
 }
 
+bool FitsADevice(const ForwardCase& forward_case) {
+  return (!forward_case.packed_q || forward_case.q_len > 0) &&
+         (!forward_case.packed_kv || forward_case.kv_len > 0);
+}
+
 void ReportChecks(const std::vector<KernelRow>& rows, const Tally& tally, std::uint64_t num_cases) {
   constexpr std::uint64_t kEnoughForAll = 400;
   for (const KernelRow& row : rows) {

@@ -19,6 +19,8 @@ std::vector<KernelRow> RunnableCudaRows(const std::string& op, const std::string
 // Those that take the element type and head dim.
 std::vector<KernelRow> Takers(const std::vector<KernelRow>& rows, Element element,
                               std::int64_t head_dim);
+// False where every packed sequence is empty: bounds of lengths on a device begin at 1.
+bool FitsADevice(const ForwardCase& forward_case);
 // Prints how often each row was checked; none unchecked in a run of 400 cases and more.
 void ReportChecks(const std::vector<KernelRow>& rows, const Tally& tally, std::uint64_t num_cases);
 

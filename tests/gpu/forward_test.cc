@@ -17,7 +17,7 @@ void RunCase(const ForwardCase& forward_case, const std::vector<KernelRow>& rows
   const std::string id = FormatCaseId(forward_case);
   const std::int64_t head_dim = std::max(forward_case.head_dim, forward_case.head_dim_v);
   const std::vector<KernelRow> takers = Takers(rows, forward_case.element, head_dim);
-  if (takers.empty()) return;
+  if (takers.empty() || !FitsADevice(forward_case)) return;
   CaseChecker checker(forward_case);
   if (!checker.oracle_failure().empty()) return tally.AddFailure(checker.oracle_failure());
   for (std::size_t at = 0; at < std::min(max_rows, takers.size()); ++at) {

@@ -21,6 +21,7 @@ struct Side {
   const char* used_name;
   std::int64_t max_seqlen;
   const char* max_seqlen_name;
+  bool has_pool = false;  // paged
 };
 
 Side QSide(const ForwardArgs& args, const Operands& operands) {
@@ -36,7 +37,8 @@ Side KvSide(const ForwardArgs& args, const Operands& operands) {
           args.varlen.seqused_kv,
           "varlen.seqused_kv",
           args.varlen.max_seqlen_kv,
-          "varlen.max_seqlen_kv"};
+          "varlen.max_seqlen_kv",
+          args.is_paged()};
 }
 
 Status RequireAtLeast(const char* name, std::int64_t index, std::int64_t value,
@@ -112,7 +114,10 @@ Status BoundDeviceLengths(const Side& side, std::int64_t dense_slots, SideLength
                                   side.max_seqlen_name, side.offsets_name));
   }
   lengths->max_slots = lengths->offsets.present() ? side.max_seqlen : dense_slots;
-  lengths->longest_rows = lengths->max_slots;
+  // A pool holds more than a sequence may have, so the caller's bound counts; kernels keep to it.
+  const bool is_bounded = side.has_pool && side.max_seqlen != 0;
+  lengths->longest_rows =
+      is_bounded ? std::min(side.max_seqlen, lengths->max_slots) : lengths->max_slots;
   return {};
 }
 
