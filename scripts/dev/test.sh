@@ -2,9 +2,10 @@
 # ./dev test [--full]
 
 # The fast tier's sanitizer runs: tests that reach all of the library, and those with threads.
-readonly ASAN_TESTS=(api_test conformance core_test cpu_forward_test faults fuzz_forward_replay)
+readonly ASAN_TESTS=(api_test conformance core_test cpu_forward_test cuda_store_test faults
+  fuzz_forward_replay)
 readonly ASAN_CASES=500
-readonly TSAN_TESTS=(thread_pool_test faults)
+readonly TSAN_TESTS=(thread_pool_test cuda_store_test faults)
 
 readonly FUZZ_SECONDS=30  # each of two, at the same time
 readonly FUZZ_TARGETS=(fuzz_forward fuzz_tensor_file)
@@ -18,8 +19,9 @@ run_ctest() {
   shift
   rm -rf "$folder/test-results" "$folder/ctest.xml"
   # What needs a GPU runs by ./dev gpu-test; compiling every kernel does not need one.
-  HEED_REQUIRE_NVRTC="${HEED_REQUIRE_NVRTC:-1}" ctest --test-dir "$folder" --output-on-failure --no-tests=error \
-    --parallel "$(nproc)" --output-junit ctest.xml --label-exclude "${EXCLUDED_LABELS:-gpu}" "$@"
+  HEED_REQUIRE_NVRTC="${HEED_REQUIRE_NVRTC:-1}" ctest --test-dir "$folder" --output-on-failure \
+    --no-tests=error --parallel "$(nproc)" --output-junit ctest.xml \
+    --label-exclude "${EXCLUDED_LABELS:-gpu}" "$@"
 }
 
 # without_aslr FUNCTION ARGUMENT...: the thread sanitizer of g++ 12 cannot place its shadow memory
