@@ -40,6 +40,25 @@ HEED_DEVICE TileTask TaskAt(const TileGrid& grid, i64 task) {
   return TileTask{batch, kv_head, q_tile};
 }
 
+// A q tile of one (batch, query head) pair; pair = batch * num_q_heads + head.
+struct SectionTile {
+  u32 q_tile = 0;
+  u32 pair = 0;
+};
+
+// Pairs are taken in sections whose K and V fit in a cache together; within a section the q tile is
+// the slowest axis, the last one, which sees the most keys under a causal mask, first.
+// Requires: section_pairs >= 1, task < num_q_tiles * num_pairs < 2^32.
+HEED_DEVICE SectionTile TileInSections(u32 task, u32 num_q_tiles, u32 num_pairs,
+                                       u32 section_pairs) {
+  const u32 section_tasks = Min(section_pairs, num_pairs) * num_q_tiles;
+  const u32 section = task / section_tasks;
+  const u32 rest = task - section * section_tasks;
+  const u32 first_pair = section * section_pairs;
+  const u32 pairs_here = Min(section_pairs, num_pairs - first_pair);
+  return SectionTile{num_q_tiles - 1 - rest / pairs_here, first_pair + rest % pairs_here};
+}
+
 }  // namespace heed::device
 
 #endif  // HEED_DEVICE_TILE_SCHEDULER_H_

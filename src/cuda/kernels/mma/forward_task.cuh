@@ -7,12 +7,11 @@
 #include "cuda/kernels/mma/forward_output.cuh"
 #include "device/mask.h"
 #include "device/split.h"
+#include "device/tile_scheduler.h"
 
 namespace heed::cuda {
 
-// (batch, query head) pairs are taken in sections whose K and V fit in the L2 cache together;
-// within a section the q tile is the slowest axis, the last tile, which sees the most keys under a
-// causal mask, first.
+// What K and V of one section (see TileInSections) may take of the L2 cache.
 constexpr i64 kSectionBytes = i64{32} << 20;
 
 struct TaskIndex {
@@ -39,14 +38,10 @@ __device__ __forceinline__ TaskIndex TaskIndexOf(const ForwardArgs& args, u32 bl
   const i64 kv_heads =
       device::Max<i64>(1, kSectionBytes / kKeyBytes / device::Max<i64>(1, lengths.max_kv_len));
   const u32 section = static_cast<u32>(device::Min<i64>(kv_heads * args.problem.group, num_pairs));
-  const u32 section_index = task / (section * num_tiles);
-  const u32 rest = task - section_index * section * num_tiles;
-  const u32 first_pair = section_index * section;
-  const u32 pairs_here = device::Min(section, num_pairs - first_pair);
-  const u32 pair = first_pair + rest % pairs_here;
-  index.q_tile = num_tiles - 1 - rest / pairs_here;
-  index.batch = pair / num_heads;
-  index.q_head = pair % num_heads;
+  const device::SectionTile tile = device::TileInSections(task, num_tiles, num_pairs, section);
+  index.q_tile = tile.q_tile;
+  index.batch = tile.pair / num_heads;
+  index.q_head = tile.pair % num_heads;
   return index;
 }
 
