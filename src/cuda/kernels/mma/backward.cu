@@ -1,7 +1,7 @@
-// dK, dV and the sums of dQ (and of d_bias) for fp16 and bf16, after heed_backward_pre and before
-// heed_backward_post on the same stream.
-// Grid: BackwardGrid(...) CTAs, decoded in backward_task.cuh; see backward_shape.h for the launch.
-// Shapes: q, d_o [batch, row, Hq, D or Dv]; k, v, dk, dv [batch, row, Hkv, D or Dv].
+// dK, dV and the sums of dQ (and of d_bias) for fp16, bf16 and fp32 (sm_80 on), after
+// heed_backward_pre and before heed_backward_post on the same stream. Grid: BackwardGrid(...) CTAs,
+// decoded in backward_task.cuh; see backward_shape.h for the launch. Shapes: q, d_o [batch, row,
+// Hq, D or Dv]; k, v, dk, dv [batch, row, Hkv, D or Dv].
 #include "heed_traits.h"
 //
 #include "cuda/kernels/mma/backward_main.cuh"

@@ -6,6 +6,7 @@
 #include "cuda/kernels/common/element.cuh"
 #include "cuda/kernels/mma/backward_shape.h"
 #include "cuda/kernels/tile/mma.cuh"
+#include "cuda/kernels/tile/mma_fp32.cuh"
 #include "cuda/kernels/tile/smem_tile.cuh"
 
 namespace heed::cuda {
@@ -18,8 +19,12 @@ HEED_DEVICE int LargestDivisor(int value, int limit) {
 
 template <class T>
 struct BackwardConfig {
-  static constexpr BackwardTile kTile{T::kHeadDim,  T::kHeadDimV, T::kTileQ,     T::kTileKv,
-                                      T::kNumWarps, T::kKvGroups, T::kNumStages, T::kVariant};
+  using Element = typename ElementOf<T::kElement>::Type;
+  static constexpr BackwardTile kTile{T::kHeadDim,   T::kHeadDimV, T::kTileQ,
+                                      T::kTileKv,    T::kNumWarps, T::kKvGroups,
+                                      T::kNumStages, T::kVariant,  Element::kBytes};
+  static constexpr bool kIsFp32 = Element::kBytes == 4;
+  static constexpr int kUnits = Element::kBytes / 2;  // tiles are measured in 16-bit columns
   static constexpr BackwardShared kShared = BackwardSharedLayout(kTile);
   static constexpr int kThreads = BackwardThreads(kTile);
   static constexpr int kSlices = BackwardSlices(kTile);
@@ -30,6 +35,9 @@ struct BackwardConfig {
   static constexpr int kSliceColumns = kColumns / kSlices;
   static constexpr int kSliceColumnsV = kColumnsV / kSlices;
 
+  // Registers of P^T or dS^T of 16 keys x 16 queries.
+  static constexpr int kOperandRegs = 4 * kUnits;
+
   // A warp's part, in 16-row or 16-column blocks.
   static constexpr int kKeyBlocks = T::kTileKv / (16 * T::kKvGroups);
   static constexpr int kQueryBlocks = T::kTileQ / (16 * kQueryWarps);
@@ -39,7 +47,7 @@ struct BackwardConfig {
   // steps of what registers hold.
   static constexpr bool kShares = kQueryWarps > 1;
   static constexpr int kStepBlocks =
-      kShares ? kQueryBlocks : device::Min(kQueryBlocks, 4 / kKeyBlocks);
+      kShares ? kQueryBlocks : device::Min(kQueryBlocks, (kIsFp32 ? 2 : 4) / kKeyBlocks);
   static constexpr int kSteps = kQueryBlocks / kStepBlocks;
 
   static constexpr int kDqQueryWarps = BackwardDqWarps(kTile);
@@ -50,16 +58,17 @@ struct BackwardConfig {
   static constexpr int kDqPartBlocks =
       LargestDivisor(kDqColumnBlocks, device::Max(1, 8 / kDqQueryBlocks));
 
-  using KTile = SmemTile<T::kTileKv, kColumns>;
-  using VTile = SmemTile<T::kTileKv, kColumnsV>;
-  using QTile = SmemTile<T::kTileQ, kColumns>;
-  using DoTile = SmemTile<T::kTileQ, kColumnsV>;
-  using ScoreTile = SmemTile<T::kTileKv, T::kTileQ>;
+  using KTile = SmemTile<T::kTileKv, kUnits * kColumns>;
+  using VTile = SmemTile<T::kTileKv, kUnits * kColumnsV>;
+  using QTile = SmemTile<T::kTileQ, kUnits * kColumns>;
+  using DoTile = SmemTile<T::kTileQ, kUnits * kColumnsV>;
+  using ScoreTile = SmemTile<T::kTileKv, kUnits * T::kTileQ>;
 
   static_assert(T::kNumWarps % T::kKvGroups == 0);
   static_assert(kKeyBlocks >= 1 && T::kTileKv % (16 * T::kKvGroups) == 0);
   static_assert(kQueryBlocks >= 1 && T::kTileQ % (16 * kQueryWarps) == 0);
   static_assert(kQueryBlocks % kStepBlocks == 0);
+  static_assert(!kIsFp32 || !kShares);
   static_assert(!kDefers || T::kNumStages > 1, "deferred dQ needs two stages");
   static_assert(kDqQueryWarps > 0, "no division of dQ among the warps");
 };
@@ -69,8 +78,9 @@ struct BackwardConfig {
 template <class Tile, int kNumBlocks, bool kStartsAtPanel, BlockOrder kOrder>
 class ColumnReader {
  public:
-  // Requires: kStartsAtPanel implies that first_block is the first of its panel.
-  __device__ __forceinline__ ColumnReader(u32 tile_address, int first_block, int lane) {
+  // Requires: first_column % 16 == 0; with kStartsAtPanel it is the first of its panel.
+  __device__ __forceinline__ ColumnReader(u32 tile_address, int first_column, int lane) {
+    const int first_block = first_column / 16;
     const BlockReader<Tile, kOrder> reader(tile_address, 0, lane);
     if constexpr (kStartsAtPanel) {
       reader_[0] = reader.Moved(static_cast<u32>(first_block / kPanelBlocks) * Tile::kPanelBytes);
@@ -97,10 +107,34 @@ class ColumnReader {
   u32 address_[kNumBlocks];
 };
 
-template <class Tile, int kNumBlocks, int kNumWarps, BlockOrder kOrder = BlockOrder::kDown>
-using WarpColumns =
-    ColumnReader<Tile, kNumBlocks, kNumWarps == 1 || kNumBlocks % (Tile::kPanelChunks / 2) == 0,
-                 kOrder>;
+// The same of an fp32 tile: blocks are 8 columns, rows are read in pairs as one product takes them.
+template <class Tile>
+class Fp32ColumnReader {
+ public:
+  __device__ __forceinline__ Fp32ColumnReader(u32 tile_address, int first_column, int lane)
+      : tile_address_(tile_address), first_block_(first_column / 8), lane_(lane) {}
+  __device__ __forceinline__ void LoadPair(u32 (&b)[2], int row0, int block,
+                                           u32 distance_bytes) const {
+    KeyPairReader<Tile>(tile_address_ + distance_bytes, 0, lane_)
+        .Load(b, row0, first_block_ + block);
+  }
+
+ private:
+  u32 tile_address_;
+  int first_block_;
+  int lane_;
+};
+
+template <class Tile, int kNumBlocks, int kNumWarps, bool kIsFp32,
+          BlockOrder kOrder = BlockOrder::kDown>
+struct WarpColumnsOf {
+  using Type = ColumnReader<Tile, kNumBlocks,
+                            kNumWarps == 1 || kNumBlocks % (Tile::kPanelChunks / 2) == 0, kOrder>;
+};
+template <class Tile, int kNumBlocks, int kNumWarps, BlockOrder kOrder>
+struct WarpColumnsOf<Tile, kNumBlocks, kNumWarps, true, kOrder> {
+  using Type = Fp32ColumnReader<Tile>;
+};
 
 }  // namespace heed::cuda
 

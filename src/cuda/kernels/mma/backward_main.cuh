@@ -18,14 +18,17 @@ namespace heed::cuda {
 template <class T>
 class BackwardCta {
   using C = BackwardConfig<T>;
-  using Element = typename ElementOf<T::kElement>::Type;
+  using Element = typename C::Element;
+  static constexpr int kChunkElems = 16 / Element::kBytes;
+  template <class Tile, int kNumBlocks, int kNumWarps, BlockOrder kOrder = BlockOrder::kDown>
+  using WarpColumns = typename WarpColumnsOf<Tile, kNumBlocks, kNumWarps, C::kIsFp32, kOrder>::Type;
   template <class Tile>
   using Loader = TileLoader<Tile, Element, C::kThreads, T::kRowAccess>;
   static constexpr int kStepTiles = 2 * C::kStepBlocks;
   static constexpr BackwardShared kAt = C::kShared;
 
   // Fragments of P^T or dS^T: [key block][query block of 16][operand register].
-  using StepOperands = u32[C::kStepBlocks][C::kKeyBlocks][4];
+  using StepOperands = u32[C::kStepBlocks][C::kKeyBlocks][C::kOperandRegs];
   using StepSums = float[C::kKeyBlocks][kStepTiles][4];
   using KeySums = float[C::kKeyBlocks][2 * C::kColumnBlocks][4];
   using ValueSums = float[C::kKeyBlocks][2 * C::kColumnBlocksV][4];
@@ -110,6 +113,11 @@ class BackwardCta {
   __device__ __forceinline__ int warp_q() const { return warp_ % C::kQueryWarps; }
   __device__ __forceinline__ int first_key() const { return warp_kv() * 16 * C::kKeyBlocks; }
 
+  template <int kNumBlocks>
+  __device__ __forceinline__ int first_column() const {
+    return (task_.slice * C::kQueryWarps + warp_q()) * kNumBlocks * 16;
+  }
+
   __device__ __forceinline__ void LoadKeys() {
     const auto k =
         MakeKvRows<T, Element>(args_.k, args_.problem, sequence_, task_.batch, task_.kv_head);
@@ -162,6 +170,10 @@ class BackwardCta {
                                         const QueryTiles& tiles, int stage, u32 scores) {
     const i32 query0 = visitor.query0();
     const bool is_full = tiles.full_begin <= query0 && query0 + T::kTileQ <= tiles.full_end;
+    if (!is_full && SeesNothing(query0)) {
+      StoreZeros(scores);
+      return;
+    }
     const u32 q_tile = shared_ + kAt.q + stage * C::QTile::kBytes;
     const u32 d_o_tile = shared_ + kAt.d_o + stage * C::DoTile::kBytes;
     const BlockReader<typename C::KTile> k_rows(shared_ + kAt.k, first_key(), lane_);
@@ -171,18 +183,19 @@ class BackwardCta {
     const BlockReader<typename C::DoTile, BlockOrder::kAcross> d_o_rows(d_o_tile, first_query,
                                                                         lane_);
     const WarpColumns<typename C::QTile, C::kColumnBlocks, C::kQueryWarps * C::kSlices> q_columns(
-        q_tile, (task_.slice * C::kQueryWarps + warp_q()) * C::kColumnBlocks, lane_);
+        q_tile, first_column<C::kColumnBlocks>(), lane_);
     const WarpColumns<typename C::DoTile, C::kColumnBlocksV, C::kQueryWarps * C::kSlices>
-        d_o_columns(d_o_tile, (task_.slice * C::kQueryWarps + warp_q()) * C::kColumnBlocksV, lane_);
+        d_o_columns(d_o_tile, first_column<C::kColumnBlocksV>(), lane_);
 #pragma unroll
     for (int step = 0; step < C::kSteps; ++step) {
       const int tile_query = first_query + step * 16 * C::kStepBlocks;
       StepSums s;
       StepSums d_p;
       SetZero(s);
-      MultiplyRows<Element, C::kColumns / 16>(s, k_rows, q_rows, step * 16 * C::kStepBlocks);
+      MultiplyRows<Element, C::KTile::kColumns / 16>(s, k_rows, q_rows, step * 16 * C::kStepBlocks);
       SetZero(d_p);
-      MultiplyRows<Element, C::kColumnsV / 16>(d_p, v_rows, d_o_rows, step * 16 * C::kStepBlocks);
+      MultiplyRows<Element, C::VTile::kColumns / 16>(d_p, v_rows, d_o_rows,
+                                                     step * 16 * C::kStepBlocks);
       StepOperands p_operands;
       StepOperands d_s_operands;
       if (is_full) {
@@ -213,6 +226,21 @@ class BackwardCta {
         AddOtherQueries(d_v, p_rows, d_o_columns, block, 16 * block * C::DoTile::kPanelChunks * 16);
         AddOtherQueries(d_k, d_s_rows, q_columns, block, 16 * block * C::QTile::kPanelChunks * 16);
       }
+    }
+  }
+
+  // No query of the tile sees a key of this warp. The same for all warps of a key group, which
+  // therefore skip their barrier together.
+  __device__ __forceinline__ bool SeesNothing(i32 query0) const {
+    const i32 first = key0_ + first_key();
+    return first - (query0 + T::kTileQ - 1) > terms_.high ||
+           first + 16 * C::kKeyBlocks - 1 - query0 < terms_.low;
+  }
+  __device__ __forceinline__ void StoreZeros(u32 scores) const {
+    const StepOperands zeros = {};
+#pragma unroll
+    for (int step = 0; step < C::kSteps; ++step) {
+      StoreOperands(scores, zeros, 16 * (warp_q() * C::kQueryBlocks + step * C::kStepBlocks));
     }
   }
 
@@ -265,8 +293,8 @@ class BackwardCta {
                                        &p[half][e], &d_s[half][e]);
           }
         }
-        PackOperandA<Element>(p_operands[n][m], p[0], p[1]);
-        PackOperandA<Element>(d_s_operands[n][m], d_s[0], d_s[1]);
+        PackBlock<Element>(p_operands[n][m], p[0], p[1]);
+        PackBlock<Element>(d_s_operands[n][m], d_s[0], d_s[1]);
       }
     }
   }
@@ -295,25 +323,41 @@ class BackwardCta {
     *d_s_out = d_s;
   }
 
-  // Operand registers to a [keys][queries] tile. A register holds queries 2t, 2t + 1.
+  // Operand registers to a [keys][queries] tile. A register holds queries 2t, 2t + 1 of key g or,
+  // as the second of a pair, g + 8; in fp32 two registers do.
   __device__ __forceinline__ void StoreOperands(u32 tile, const StepOperands& operands,
                                                 int tile_query) const {
     using Tile = typename C::ScoreTile;
     const int row = first_key() + lane_ / 4;
-    const int chunk0 = tile_query / 8;
 #pragma unroll
     for (int n = 0; n < C::kStepBlocks; ++n) {
 #pragma unroll
-      for (int reg = 0; reg < 4; ++reg) {
-        // Registers: key g, key g + 8, then the same of queries + 8.
-        const u32 address =
-            tile + Tile::ChunkOffset(row, chunk0 + 2 * n + reg / 2) + 4 * (lane_ % 4);
+      for (int half = 0; half < 2; ++half) {
+        const u32 address = LanePair<Tile>(tile, row, tile_query + 16 * n + 8 * half);
 #pragma unroll
         for (int m = 0; m < C::kKeyBlocks; ++m) {
-          ptx::StoreShared4(address + (16 * m + 8 * (reg % 2)) * Tile::kPanelChunks * 16,
-                            operands[n][m][reg]);
+#pragma unroll
+          for (int lower = 0; lower < 2; ++lower) {
+            const u32 at = address + (16 * m + 8 * lower) * Tile::kPanelChunks * 16;
+            if constexpr (C::kIsFp32) {
+              ptx::StoreShared8(at, operands[n][m][4 * half + lower],
+                                operands[n][m][4 * half + 2 + lower]);
+            } else {
+              ptx::StoreShared4(at, operands[n][m][2 * half + lower]);
+            }
+          }
         }
       }
+    }
+  }
+
+  // Address of this lane's two elements of 8 columns of a row.
+  template <class Tile>
+  __device__ __forceinline__ u32 LanePair(u32 tile, int row, int first_of_8) const {
+    if constexpr (C::kIsFp32) {
+      return tile + Tile::ChunkOffset(row, first_of_8 / 4 + lane_ % 4 / 2) + 8 * (lane_ % 2);
+    } else {
+      return tile + Tile::ChunkOffset(row, first_of_8 / 8) + 4 * (lane_ % 4);
     }
   }
 
@@ -323,7 +367,7 @@ class BackwardCta {
     const int warp_columns = warp_ % C::kDqColumnWarps;
     const WarpColumns<typename C::ScoreTile, C::kDqQueryBlocks, C::kDqQueryWarps,
                       BlockOrder::kAcross>
-        scores(d_s, warp_rows * C::kDqQueryBlocks, lane_);
+        scores(d_s, warp_rows * C::kDqQueryBlocks * 16, lane_);
     u32* turn = nullptr;
     if constexpr (T::kDeterministic != 0) turn = TakeTurn(visitor);
 #pragma unroll
@@ -331,10 +375,14 @@ class BackwardCta {
       const int first_block =
           (task_.slice * C::kDqColumnWarps + warp_columns) * C::kDqColumnBlocks + part;
       const WarpColumns<typename C::KTile, C::kDqPartBlocks, C::kDqColumnWarps * C::kSlices>
-          columns(shared_ + kAt.k, first_block, lane_);
+          columns(shared_ + kAt.k, first_block * 16, lane_);
       DqSums sums;
       SetZero(sums);
-      MultiplyKeys<Element, T::kTileKv>(sums, scores, columns);
+      if constexpr (C::kIsFp32) {
+        MultiplyKeysFp32<T::kTileKv>(sums, scores, columns);
+      } else {
+        MultiplyKeys<Element, T::kTileKv>(sums, scores, columns);
+      }
       AddToQueryRows(sums, visitor, warp_rows * C::kDqQueryBlocks * 16, first_block);
     }
     if constexpr (T::kDeterministic != 0) PassTurn(turn);
@@ -402,18 +450,22 @@ class BackwardCta {
                                           const float (&sums)[C::kKeyBlocks][kColumnTiles][4],
                                           float factor) const {
     const int row = first_key() + lane_ / 4;
-    const int chunk0 = (task_.slice * C::kQueryWarps + warp_q()) * kColumnTiles;
 #pragma unroll
     for (int n = 0; n < kColumnTiles; ++n) {
-      const u32 address = tile + Tile::ChunkOffset(row, chunk0 + n) + 4 * (lane_ % 4);
+      const u32 address = LanePair<Tile>(tile, row, first_column<kColumnTiles / 2>() + 8 * n);
 #pragma unroll
       for (int m = 0; m < C::kKeyBlocks; ++m) {
-        const float(&sum)[4] = sums[m][n];
-        const u32 row_bytes = Tile::kPanelChunks * 16;
-        ptx::StoreShared4(address + 16 * m * row_bytes,
-                          Element::Pack(factor * sum[0], factor * sum[1]));
-        ptx::StoreShared4(address + (16 * m + 8) * row_bytes,
-                          Element::Pack(factor * sum[2], factor * sum[3]));
+#pragma unroll
+        for (int lower = 0; lower < 2; ++lower) {
+          const u32 at = address + (16 * m + 8 * lower) * Tile::kPanelChunks * 16;
+          const float first = factor * sums[m][n][2 * lower];
+          const float second = factor * sums[m][n][2 * lower + 1];
+          if constexpr (C::kIsFp32) {
+            ptx::StoreShared8(at, __float_as_uint(first), __float_as_uint(second));
+          } else {
+            ptx::StoreShared4(at, Element::Pack(first, second));
+          }
+        }
       }
     }
   }
@@ -423,11 +475,11 @@ class BackwardCta {
   __device__ __forceinline__ void StoreRows(u32 tile, const RowsArg& target, i32 head_dim) const {
     const auto rows =
         MakeKvRows<T, Element>(target, args_.problem, sequence_, task_.batch, task_.kv_head);
-    constexpr int kChunks = kNumColumns / 8;
+    constexpr int kChunks = kNumColumns / kChunkElems;
     for (int at = threadIdx.x; at < T::kTileKv * kChunks; at += C::kThreads) {
       const int row = at / kChunks;
       const int chunk = task_.slice * kChunks + at % kChunks;
-      const i32 num_elems = device::Min(head_dim - chunk * 8, 8);
+      const i32 num_elems = device::Min(head_dim - chunk * kChunkElems, kChunkElems);
       if (key0_ + row >= sequence_.kv_len || num_elems <= 0) continue;
       u32 r[4];
       ptx::LoadShared16(r, tile + Tile::ChunkOffset(row, chunk));
@@ -436,10 +488,14 @@ class BackwardCta {
         *reinterpret_cast<uint4*>(out) = make_uint4(r[0], r[1], r[2], r[3]);
       } else {
 #pragma unroll
-        for (int e = 0; e < 8; ++e) {
+        for (int e = 0; e < kChunkElems; ++e) {
           if (e >= num_elems) continue;
-          reinterpret_cast<u16*>(out)[e] =
-              static_cast<u16>(e % 2 == 0 ? r[e / 2] & 0xFFFFu : r[e / 2] >> 16);
+          if constexpr (C::kIsFp32) {
+            reinterpret_cast<u32*>(out)[e] = r[e];
+          } else {
+            reinterpret_cast<u16*>(out)[e] =
+                static_cast<u16>(e % 2 == 0 ? r[e / 2] & 0xFFFFu : r[e / 2] >> 16);
+          }
         }
       }
     }

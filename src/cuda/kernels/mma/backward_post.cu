@@ -22,13 +22,14 @@ constexpr int kBlockColumns = 16;
 constexpr int kBlocksPerRow = Traits::kHeadDim / kBlockColumns;
 
 // One block of 16 columns of one row of dQ.
-__device__ __forceinline__ void StoreBlock(Storage* target, const float (&value)[kBlockColumns],
-                                           i32 num_elems) {
-  if constexpr (Traits::kRowAccess == 0 && Element::kBytes == 2) {
+template <class Out>
+__device__ __forceinline__ void StoreBlock(typename Out::Storage* target,
+                                           const float (&value)[kBlockColumns], i32 num_elems) {
+  if constexpr (Traits::kRowAccess == 0 && Out::kBytes == 2) {
     u32 packed[kBlockColumns / 2];
 #pragma unroll
     for (int pair = 0; pair < kBlockColumns / 2; ++pair) {
-      packed[pair] = Element::Pack(value[2 * pair], value[2 * pair + 1]);
+      packed[pair] = Out::Pack(value[2 * pair], value[2 * pair + 1]);
     }
     auto* chunks = reinterpret_cast<uint4*>(target);
     if (num_elems >= 8) chunks[0] = make_uint4(packed[0], packed[1], packed[2], packed[3]);
@@ -36,7 +37,7 @@ __device__ __forceinline__ void StoreBlock(Storage* target, const float (&value)
   } else {
 #pragma unroll
     for (int d = 0; d < kBlockColumns; ++d) {
-      if (d < num_elems) target[d] = Element::FromF32(value[d]);
+      if (d < num_elems) target[d] = Out::FromF32(value[d]);
     }
   }
 }
@@ -68,7 +69,7 @@ __device__ __forceinline__ void StoreTile(const BackwardArgs& args, const Sequen
         static_cast<Storage*>(args.dq.data) +
         device::RowOffsetElems(args.dq.strides, sequence.q_batch, sequence.q_begin + row, head) +
         column;
-    StoreBlock(target, value, args.problem.head_dim - column);
+    StoreBlock<Element>(target, value, args.problem.head_dim - column);
   }
 }
 

@@ -18,7 +18,34 @@ __device__ __forceinline__ void SetZero(float (&sums)[kRowBlocks][kColumnTiles][
   }
 }
 
-// S^T += K Q^T or dP^T += V dO^T: both tiles hold rows of kDimBlocks * 16 columns.
+// d += a * b on 16 bytes of depth: 16 columns of 16-bit elements or 8 of fp32.
+template <class Element>
+__device__ __forceinline__ void MmaChunkPair(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  if constexpr (Element::kBytes == 4) {
+    MmaK8Fp32(d, a, b0, b1);
+  } else {
+    MmaK16<Element>(d, a, b0, b1);
+  }
+}
+
+// Accumulators of 16 keys x 16 queries as an operand. fp32: per 8 queries the registers of m16n8k8,
+// whose depth t and t + 4 stand for queries 2t and 2t + 1, the ones a lane holds.
+template <class Element, int kRegs>
+__device__ __forceinline__ void PackBlock(u32 (&a)[kRegs], const float (&left)[4],
+                                          const float (&right)[4]) {
+  if constexpr (kRegs == 4) {
+    PackOperandA<Element>(a, left, right);
+  } else {
+    constexpr int kOrder[4] = {0, 2, 1, 3};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      a[i] = __float_as_uint(left[kOrder[i]]);
+      a[4 + i] = __float_as_uint(right[kOrder[i]]);
+    }
+  }
+}
+
+// S^T += K Q^T or dP^T += V dO^T: both tiles hold rows of kDimBlocks * 32 bytes.
 template <class Element, int kDimBlocks, int kKeyBlocks, int kQueryTiles, class KeyTile,
           class QueryTile>
 __device__ __forceinline__ void MultiplyRows(
@@ -35,8 +62,8 @@ __device__ __forceinline__ void MultiplyRows(
       queries.Load(b, query_row0 + 16 * n, d);
 #pragma unroll
       for (int m = 0; m < kKeyBlocks; ++m) {
-        MmaK16<Element>(sums[m][2 * n], a[m], b[0], b[1]);
-        MmaK16<Element>(sums[m][2 * n + 1], a[m], b[2], b[3]);
+        MmaChunkPair<Element>(sums[m][2 * n], a[m], b[0], b[1]);
+        MmaChunkPair<Element>(sums[m][2 * n + 1], a[m], b[2], b[3]);
       }
     }
   }
@@ -61,6 +88,28 @@ __device__ __forceinline__ void MultiplyColumns(float (&sums)[kKeyBlocks][kColum
   }
 }
 
+// The same with fp32 operands.
+template <class Element, int kKeyBlocks, int kColumnTiles, class Columns>
+__device__ __forceinline__ void MultiplyColumns(float (&sums)[kKeyBlocks][kColumnTiles][4],
+                                                const u32 (&a)[kKeyBlocks][8],
+                                                const Columns& columns, int query_row0,
+                                                u32 distance_bytes) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n) {
+      u32 b[2];
+      columns.LoadPair(b, query_row0 + 8 * half, n, distance_bytes);
+#pragma unroll
+      for (int m = 0; m < kKeyBlocks; ++m) {
+        const u32 a_half[4] = {a[m][4 * half], a[m][4 * half + 1], a[m][4 * half + 2],
+                               a[m][4 * half + 3]};
+        MmaK8Fp32(sums[m][n], a_half, b[0], b[1]);
+      }
+    }
+  }
+}
+
 // dQ += dS K: dS^T lies in the tile of `scores` as [keys][queries].
 template <class Element, int kNumKeys, int kQueryBlocks, int kColumnTiles, class Scores,
           class Columns>
@@ -80,6 +129,33 @@ __device__ __forceinline__ void MultiplyKeys(float (&sums)[kQueryBlocks][kColumn
         MmaK16<Element>(sums[m][2 * n], a[m], b[0], b[1]);
         MmaK16<Element>(sums[m][2 * n + 1], a[m], b[2], b[3]);
       }
+    }
+  }
+}
+
+// The same with fp32 tiles.
+template <int kNumKeys, int kQueryBlocks, int kColumnTiles, class Scores, class Columns>
+__device__ __forceinline__ void MultiplyKeysFp32(float (&sums)[kQueryBlocks][kColumnTiles][4],
+                                                 const Scores& scores, const Columns& columns) {
+#pragma unroll
+  for (int k = 0; k < kNumKeys / 8; ++k) {
+    u32 a[kQueryBlocks][4];
+#pragma unroll
+    for (int m = 0; m < kQueryBlocks; ++m) {
+      u32 left[2], right[2];
+      scores.LoadPair(left, 8 * k, 2 * m, 0);
+      scores.LoadPair(right, 8 * k, 2 * m + 1, 0);
+      a[m][0] = left[0];
+      a[m][1] = right[0];
+      a[m][2] = left[1];
+      a[m][3] = right[1];
+    }
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n) {
+      u32 b[2];
+      columns.LoadPair(b, 8 * k, n, 0);
+#pragma unroll
+      for (int m = 0; m < kQueryBlocks; ++m) MmaK8Fp32(sums[m][n], a[m], b[0], b[1]);
     }
   }
 }

@@ -25,6 +25,7 @@ struct BackwardTile {
   int kv_groups = 0;
   int num_stages = 0;
   int variant = 1;
+  int element_bytes = 2;  // 4: one query warp, since fp32 operands are not exchanged
 };
 
 HEED_DEVICE int BackwardSlices(const BackwardTile& tile) { return tile.variant % kBackwardDefers; }
@@ -35,10 +36,12 @@ HEED_DEVICE int BackwardThreads(const BackwardTile& tile) { return 32 * tile.num
 HEED_DEVICE int BackwardQueryWarps(const BackwardTile& tile) {
   return tile.num_warps / tile.kv_groups;
 }
-// Columns a tile of head_dim columns has in shared memory: every query warp of every slice gets
-// whole 16-column blocks.
+// Columns a tile of head_dim columns has in shared memory: every warp that divides the columns of
+// a slice gets whole 16-column blocks, for dK and dV and, however few query rows there are, dQ.
 HEED_DEVICE int BackwardColumns(const BackwardTile& tile, int head_dim) {
-  const int unit = 16 * BackwardQueryWarps(tile) * BackwardSlices(tile);
+  const int dq_column_warps = tile.num_warps / device::Min(tile.num_warps, tile.tile_q / 16);
+  const int column_warps = device::Max(BackwardQueryWarps(tile), dq_column_warps);
+  const int unit = 16 * column_warps * BackwardSlices(tile);
   return device::CeilDiv(head_dim, unit) * unit;
 }
 
@@ -56,13 +59,12 @@ struct BackwardShared {
 };
 
 HEED_DEVICE BackwardShared BackwardSharedLayout(const BackwardTile& tile) {
-  constexpr int kElementBytes = 2;
   constexpr int kAlignBytes = 1024;  // swizzled tiles start at multiples of it
-  const int columns = BackwardColumns(tile, tile.head_dim) * kElementBytes;
-  const int columns_v = BackwardColumns(tile, tile.head_dim_v) * kElementBytes;
+  const int columns = BackwardColumns(tile, tile.head_dim) * tile.element_bytes;
+  const int columns_v = BackwardColumns(tile, tile.head_dim_v) * tile.element_bytes;
   BackwardShared shared;
   shared.score_bytes =
-      device::CeilDiv(tile.tile_kv * tile.tile_q * kElementBytes, kAlignBytes) * kAlignBytes;
+      device::CeilDiv(tile.tile_kv * tile.tile_q * tile.element_bytes, kAlignBytes) * kAlignBytes;
   shared.v = shared.k + tile.tile_kv * columns;
   shared.q = shared.v + tile.tile_kv * columns_v;
   shared.d_o = shared.q + tile.num_stages * tile.tile_q * columns;

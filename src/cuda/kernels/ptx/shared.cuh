@@ -87,6 +87,12 @@ __device__ __forceinline__ void LoadShared8(float (&value)[2], u32 address) {
                : "memory");
 }
 
+// Aligned to 8 bytes.
+__device__ __forceinline__ void StoreShared8(u32 address, u32 first, u32 second) {
+  asm volatile("st.shared.v2.b32 [%0], {%1,%2};" ::"r"(address), "r"(first), "r"(second)
+               : "memory");
+}
+
 __device__ __forceinline__ void StoreShared4(u32 address, u32 value) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
