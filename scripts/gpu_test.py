@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs the GPU tests of a build, then a part of them under compute-sanitizer, and records the result.
+"""Runs the GPU tests of a build, then a part of them under compute-sanitizer; records the result.
 
     scripts/gpu_test.py --build build/release --json result.json [--cases N] [--kernel PART]
 
-Fails when a test fails, when none ran, or when a sanitizer finds anything. Without compute-sanitizer
-that part is reported as not run.
+Fails when a test fails, when none ran, or when a sanitizer finds anything. Without
+compute-sanitizer that part is reported as not run.
 """
 
 import argparse

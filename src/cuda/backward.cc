@@ -155,9 +155,8 @@ Launches LaunchesOf(const BackwardProblem& problem, const KernelRow& row) {
   const core::Shape& shape = problem.forward.shape;
   Launches launches;
   launches.main = BackwardKeyOf(row, problem);
-  launches.pre = launches.post = launches.main;
-  launches.pre.entry = KernelEntry::kBackwardPre;
-  launches.post.entry = KernelEntry::kBackwardPost;
+  launches.pre = BackwardRowsKeyOf(launches.main, KernelEntry::kBackwardPre);
+  launches.post = BackwardRowsKeyOf(launches.main, KernelEntry::kBackwardPost);
   const BackwardTile tile = TileOf(launches.main.traits);
   launches.main_shape = {
       BackwardGrid(tile, NumKvTiles(problem, row), shape.batch, shape.num_kv_heads),
@@ -187,6 +186,14 @@ KernelKey BackwardKeyOf(const KernelRow& row, const BackwardProblem& problem) {
   key.traits.row_access = static_cast<int>(AccessOfBackward(problem));
   key.traits.deterministic = problem.forward.exec.deterministic;
   key.traits.d_bias = static_cast<int>(BiasElementOf(problem.d_bias));
+  return key;
+}
+
+KernelKey BackwardRowsKeyOf(const KernelKey& main, KernelEntry entry) {
+  KernelKey key = main;
+  key.entry = entry;
+  key.traits.window = key.traits.bias = key.traits.softcap = 0;
+  key.traits.alibi = key.traits.mask = key.traits.dropout = 0;
   return key;
 }
 

@@ -13,8 +13,11 @@ std::size_t BackwardSharedBytesOf(const core::KernelRow& row, std::int64_t head_
 core::Status PlanBackward(const core::BackwardProblem& problem, const core::CudaFacts& facts,
                           core::Plan* plan);
 
-// Traits of the main kernel of a planned call; those of pre and post differ in `entry` only.
+// The main kernel of a planned call.
 KernelKey BackwardKeyOf(const core::KernelRow& row, const core::BackwardProblem& problem);
+// The kernel before or after it, which works on rows and knows nothing of scores, so that one
+// serves every kind of mask.
+KernelKey BackwardRowsKeyOf(const KernelKey& main, KernelEntry entry);
 
 }  // namespace heed::cuda
 

@@ -22,7 +22,7 @@ struct PackOrder {
 
 // One architecture per generation and shared-memory size; each runs on the later ones of its major
 // version too.
-inline constexpr const char* kDefaultPackArchs = "75,80,86,89,90a,100,120";
+inline constexpr const char* kDefaultPackArchs = "75,80,86,90a,100,120";
 
 // Compiles the shipped kernels and writes the pack, whole or not at all.
 // Errors: HEED_INVALID_ARGUMENT for a list, pattern or path that is no good; HEED_UNAVAILABLE

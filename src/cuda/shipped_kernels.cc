@@ -1,9 +1,8 @@
 #include "cuda/shipped_kernels.h"
 
-#include <iterator>
-
 #include "core/registry.h"
 #include "cuda/arch_limits.h"
+#include "cuda/backend.h"
 #include "cuda/backward.h"
 #include "cuda/combine.h"
 #include "cuda/forward.h"
@@ -22,25 +21,67 @@ using core::Op;
 struct Bundle {
   const char* label;
   bool is_causal;
-  bool is_varlen;
 };
-constexpr Bundle kBundles[] = {
-    {"full", false, false}, {"causal", true, false}, {"causal.varlen", true, true}};
+constexpr Bundle kBundles[] = {{"full", false}, {"causal", true}};
 
-ForwardProblem ProblemFor(const KernelRow& row, const Bundle& bundle) {
-  // Kernels read the arrays when they run; here they only have to be there.
-  static constexpr std::int32_t kOffsets[2] = {};
+core::DeviceFacts FactsOf(int arch) {
+  core::DeviceFacts facts;
+  facts.cuda.why_unavailable.clear();
+  facts.cuda.compute_capability = arch;
+  facts.cuda.num_multiprocessors = 100;  // only divides small problems from large ones
+  facts.cuda.max_shared_bytes = static_cast<std::size_t>(MaxSharedBytes(arch));
+  facts.cuda.planner = Planner();
+  return facts;
+}
+
+// A dense problem at the row's head dim that has few or many query tiles.
+ForwardProblem ProblemFor(const KernelRow& row, const Bundle& bundle, std::int64_t num_heads) {
   ForwardProblem problem;
   for (core::RowsView* view : {&problem.q, &problem.k, &problem.v, &problem.o}) {
     view->dtype = row.dtype;
   }
-  problem.shape.head_dim = problem.shape.head_dim_v = row.max_head_dim;
+  problem.exec.backend = HEED_BACKEND_CUDA;
+  problem.shape = {.batch = 1,
+                   .num_q_heads = num_heads,
+                   .num_kv_heads = num_heads,
+                   .max_q_len = 512,
+                   .max_kv_len = 512,
+                   .total_q_rows = 512,
+                   .total_kv_rows = 512,
+                   .head_dim = row.max_head_dim,
+                   .head_dim_v = row.max_head_dim};
   problem.score.window.right = bundle.is_causal ? 0 : device::kUnlimited;
-  if (bundle.is_varlen) {
-    problem.cu_seqlens_q = problem.cu_seqlens_kv = {kOffsets, 1, true};
-    problem.q_packing = problem.kv_packing = core::Packing::kPacked;
+  return problem;
+}
+
+BackwardProblem BackwardProblemFor(const KernelRow& row, const Bundle& bundle,
+                                   std::int64_t num_heads) {
+  BackwardProblem problem;
+  problem.forward = ProblemFor(row, bundle, num_heads);
+  for (core::RowsView* view : {&problem.d_o, &problem.dq, &problem.dk, &problem.dv}) {
+    view->dtype = row.dtype;
   }
   return problem;
+}
+
+constexpr std::int64_t kHeadCounts[] = {8, 4096};
+
+// Whether the planner would choose the row for this kind of problem on this architecture.
+bool IsChosen(const KernelRow& row, const Bundle& bundle, const core::DeviceFacts& facts) {
+  for (const std::int64_t num_heads : kHeadCounts) {
+    core::Plan plan;
+    const core::Status planned =
+        row.op == Op::kForward
+            ? core::PlanForward(ProblemFor(row, bundle, num_heads), facts, &plan, nullptr)
+            : core::PlanBackward(BackwardProblemFor(row, bundle, num_heads), facts, &plan, nullptr);
+    if (planned.ok() && plan.row == &row) return true;
+  }
+  return false;
+}
+
+std::size_t SharedBytesOf(const KernelRow& row) {
+  return row.op == Op::kForward ? ForwardSharedBytesOf(row, row.max_head_dim, row.max_head_dim)
+                                : BackwardSharedBytesOf(row, row.max_head_dim, row.max_head_dim);
 }
 
 KernelSource Labelled(const KernelKey& key, const std::string& label,
@@ -51,35 +92,17 @@ KernelSource Labelled(const KernelKey& key, const std::string& label,
   return source;
 }
 
-std::size_t SharedBytesOf(const KernelRow& row) {
-  return row.op == Op::kForward ? ForwardSharedBytesOf(row, row.max_head_dim, row.max_head_dim)
-                                : BackwardSharedBytesOf(row, row.max_head_dim, row.max_head_dim);
-}
-
-void AddForward(const KernelRow& row, std::vector<KernelSource>* kernels) {
-  for (const Bundle& bundle : kBundles) {
-    kernels->push_back(Labelled(ForwardKeyOf(row, ProblemFor(row, bundle), 1),
-                                std::string(row.id) + "." + bundle.label, SharedBytesOf(row)));
+void AddRow(const KernelRow& row, const Bundle& bundle, std::vector<KernelSource>* kernels) {
+  const std::string label = std::string(row.id) + "." + bundle.label;
+  if (row.op == Op::kForward) {
+    const KernelKey key = ForwardKeyOf(row, ProblemFor(row, bundle, 1), 1);
+    return kernels->push_back(Labelled(key, label, SharedBytesOf(row)));
   }
-}
-
-void AddBackward(const KernelRow& row, std::vector<KernelSource>* kernels) {
-  for (const Bundle& bundle : kBundles) {
-    BackwardProblem problem;
-    problem.forward = ProblemFor(row, bundle);
-    for (core::RowsView* view : {&problem.d_o, &problem.dq, &problem.dk, &problem.dv}) {
-      view->dtype = row.dtype;
-    }
-    const std::string label = std::string(row.id) + "." + bundle.label;
-    KernelKey key = BackwardKeyOf(row, problem);
-    kernels->push_back(Labelled(key, label, SharedBytesOf(row)));
-    // The kernels around it do not know about masks.
-    if (bundle.is_causal && !bundle.is_varlen) continue;
-    key.entry = KernelEntry::kBackwardPre;
-    kernels->push_back(Labelled(key, label + ".pre"));
-    key.entry = KernelEntry::kBackwardPost;
-    kernels->push_back(Labelled(key, label + ".post"));
-  }
+  const KernelKey key = BackwardKeyOf(row, BackwardProblemFor(row, bundle, 1));
+  kernels->push_back(Labelled(key, label, SharedBytesOf(row)));
+  if (bundle.is_causal) return;  // the kernels around it are those of the full one
+  kernels->push_back(Labelled(BackwardRowsKeyOf(key, KernelEntry::kBackwardPre), label + ".pre"));
+  kernels->push_back(Labelled(BackwardRowsKeyOf(key, KernelEntry::kBackwardPost), label + ".post"));
 }
 
 void AddHelpers(std::vector<KernelSource>* kernels) {
@@ -98,17 +121,14 @@ std::vector<KernelSource> ShippedKernels(CompileTarget target) {
   const int arch = 10 * target.major + target.minor;
   constexpr int kOldestArch = 75;
   if (arch < kOldestArch) return {};
+  const core::DeviceFacts facts = FactsOf(arch);
   std::vector<KernelSource> kernels;
   for (const KernelRow& row : core::KernelRows()) {
-    if (row.backend != core::Backend::kCuda) continue;
-    // A newer GPU has rows of its own and runs older ones only when they are forced.
-    const bool is_older_family = row.cuda.min_compute_capability < 80 && arch >= 80;
-    if (arch < row.cuda.min_compute_capability || is_older_family) continue;
-    if (row.op != Op::kForward && row.op != Op::kBackward) continue;
-    // The planner does not choose a row at a head dim whose tile does not fit.
-    if (SharedBytesOf(row) > static_cast<std::size_t>(MaxSharedBytes(arch))) continue;
-    if (row.op == Op::kForward) AddForward(row, &kernels);
-    if (row.op == Op::kBackward) AddBackward(row, &kernels);
+    const bool has_tiles = row.op == Op::kForward || row.op == Op::kBackward;
+    if (row.backend != core::Backend::kCuda || !has_tiles) continue;
+    for (const Bundle& bundle : kBundles) {
+      if (IsChosen(row, bundle, facts)) AddRow(row, bundle, &kernels);
+    }
   }
   AddHelpers(&kernels);
   return kernels;

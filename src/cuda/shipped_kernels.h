@@ -8,7 +8,8 @@
 
 namespace heed::cuda {
 
-// Every kernel shipped for the target, each with a label; empty for an architecture without any.
+// Kernels of the rows that the planner chooses on the target, for plain and causal problems at each
+// row's head dim, each with a label; empty for an architecture without any.
 std::vector<KernelSource> ShippedKernels(CompileTarget target);
 
 }  // namespace heed::cuda

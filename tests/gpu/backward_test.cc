@@ -51,7 +51,8 @@ TEST(GpuBackward, GeneratedCases) {
   Tally tally;
   RunIndicesOnAllCores(options.num_cases, tally, [&](std::uint64_t index) {
     BackwardCase backward_case = GenerateBackwardCase(options.seed, index, options.max_cost);
-    // Rows and keys inside the sequences stay finite: docs/design.md, "What hidden memory may hold".
+    // Rows and keys inside the sequences stay finite: "What hidden memory may hold" in
+    // docs/design.md.
     backward_case.dead_poison = false;
     RunCase(backward_case, rows, 1, tally);
   });
