@@ -12,7 +12,9 @@ void AddPackSubcommands(CLI::App* pack, PackOptions* options) {
     return sub;
   };
   CLI::App* build = add("build", "Compile GPU kernels into a file", PackAction::kBuild);
-  build->add_option("--arch", options->archs, "architectures (75,80,86,89,90a,100,120)")
+  build
+      ->add_option("--arch", options->archs,
+                   "architectures (one per generation and shared-memory size)")
       ->type_name("N,N,...");
   build
       ->add_option("--rows", options->rows,
