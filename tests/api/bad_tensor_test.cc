@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "api/cuda_driver.h"
 #include "api/forward_call.h"
 
 namespace heed::test {
@@ -13,6 +14,12 @@ constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
 
 void ExpectInvalid(const std::function<void(ForwardCall&)>& spoil, const std::string& fragment) {
   ExpectRefused(spoil, HEED_INVALID_ARGUMENT, fragment);
+}
+
+void MoveTo(ForwardCall& call, std::int32_t device_type) {
+  for (OwnedTensor* tensor : {&call.q, &call.k, &call.v, &call.o, &call.lse}) {
+    tensor->abi.device = {device_type, 0};
+  }
 }
 
 TEST(BadTensor, TheUnspoiledCallRuns) {
@@ -155,15 +162,17 @@ TEST(BadTensor, Devices) {
         call.q.abi.device = {HEED_DEVICE_CUDA, -1};
       },
       "q.device.device_id = -1: must not be negative");
-  const auto move_to = [](ForwardCall& call, std::int32_t device_type) {
-    for (OwnedTensor* tensor : {&call.q, &call.k, &call.v, &call.o, &call.lse}) {
-      tensor->abi.device = {device_type, 0};
-    }
-  };
-  ExpectRefused([&](ForwardCall& call) { move_to(call, HEED_DEVICE_CUDA); }, HEED_UNAVAILABLE,
-                "the CUDA backend is not part of this build");
-  ExpectRefused([&](ForwardCall& call) { move_to(call, HEED_DEVICE_WEBGPU); }, HEED_UNAVAILABLE,
+  ExpectRefused([](ForwardCall& call) { MoveTo(call, HEED_DEVICE_WEBGPU); }, HEED_UNAVAILABLE,
                 "the WebGPU backend is not part of this build");
+}
+
+TEST(BadTensor, CudaWithoutADriverNamesTheRemedy) {
+  if (HasCudaDriver()) GTEST_SKIP() << "this machine has a CUDA driver";
+  for (const auto device : {HEED_DEVICE_CUDA, HEED_DEVICE_CUDA_MANAGED}) {
+    for (const char* fragment : {"the CUDA backend: libcuda.so.1 ", kCudaRemedy}) {
+      ExpectRefused([&](ForwardCall& call) { MoveTo(call, device); }, HEED_UNAVAILABLE, fragment);
+    }
+  }
 }
 
 TEST(BadTensor, Addresses) {

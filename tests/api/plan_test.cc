@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "api/cuda_driver.h"
 #include "api/forward_call.h"
 
 namespace heed::test {
@@ -168,17 +169,28 @@ std::string Info(heed_info_format_t format) {
 TEST(Info, NamesBackendsTargetsAndRows) {
   const std::string text = Info(HEED_INFO_TEXT);
   for (const char* fragment :
-       {heed_version(), "the CUDA backend is not part of this build", "generic    available",
-        "usable cores", "cpu.generic.forward.f32.d576.q12k128"}) {
+       {heed_version(), "the WebGPU backend is not part of this build", "generic    available",
+        "usable cores", "cpu.generic.forward.f32.d576.q12k128", "cuda.sm80.forward.f16."}) {
     EXPECT_TRUE(Contains(text, fragment)) << fragment << "\n" << text;
   }
   const std::string json = Info(HEED_INFO_JSON);
   for (const char* fragment : {"\"version\": \"",
-                               "\"name\": \"cuda\", \"available\": false, "
+                               "\"name\": \"webgpu\", \"available\": false, "
                                "\"reason\": \"",
                                "\"usable_cores\": "}) {
     EXPECT_TRUE(Contains(json, fragment)) << fragment << "\n" << json;
   }
+}
+
+TEST(Info, NamesTheRemedyWithoutADriver) {
+  if (HasCudaDriver()) GTEST_SKIP() << "this machine has a CUDA driver";
+  const std::string text = Info(HEED_INFO_TEXT);
+  const std::size_t line = text.find("  cuda       unavailable: libcuda.so.1 ");
+  ASSERT_NE(line, std::string::npos) << text;
+  EXPECT_TRUE(Contains(text.substr(line, text.find('\n', line) - line), kCudaRemedy)) << text;
+  const std::string json = Info(HEED_INFO_JSON);
+  EXPECT_TRUE(Contains(json, "\"name\": \"cuda\", \"available\": false, \"reason\": \"")) << json;
+  EXPECT_TRUE(Contains(json, "\"cuda_devices\": []")) << json;
 }
 
 TEST(Info, ShowsWhatTheEnvironmentForces) {
@@ -207,13 +219,19 @@ TEST(Info, ShowsWhatTheEnvironmentGotWrong) {
                        "\"environment_errors\": [\"HEED_CPU_TARGET"));
 }
 
+TEST(DeviceErrors, CudaNeedsADriver) {
+  if (HasCudaDriver()) GTEST_SKIP() << "this machine has a CUDA driver";
+  heed_device_errors_t errors = HEED_DEVICE_ERRORS_INIT;
+  EXPECT_EQ(heed_check_device_errors({HEED_DEVICE_CUDA, 0}, &errors), HEED_UNAVAILABLE);
+  EXPECT_TRUE(Contains(heed_last_error(), kCudaRemedy)) << heed_last_error();
+}
+
 TEST(DeviceErrors, CpuHasNone) {
   heed_device_errors_t errors = {sizeof(errors), 5, 6};
   ASSERT_EQ(heed_check_device_errors({HEED_DEVICE_CPU, 0}, &errors), HEED_OK);
   EXPECT_EQ(errors.num_bad_lengths, 0);
   EXPECT_EQ(errors.num_bad_block_entries, 0);
   EXPECT_EQ(heed_check_device_errors({HEED_DEVICE_CPU, 0}, nullptr), HEED_INVALID_ARGUMENT);
-  EXPECT_EQ(heed_check_device_errors({HEED_DEVICE_CUDA, 0}, &errors), HEED_UNAVAILABLE);
   EXPECT_EQ(heed_check_device_errors({99, 0}, &errors), HEED_INVALID_ARGUMENT);
   EXPECT_STREQ(heed_last_error(), "device.device_type = 99: is not a heed_device_type_t");
   EXPECT_EQ(heed_check_device_errors({HEED_DEVICE_CPU, 1}, &errors), HEED_INVALID_ARGUMENT);

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 #include <string>
 
 #include "core/checked_call.h"
@@ -218,21 +218,30 @@ TEST(Unsupported, NamesTheNearestRowsFirst) {
             "cpu.generic.forward.f32.d576.q12k128 (head dim 577 is above its 576)");
 }
 
-TEST(Unsupported, BackendsOfOtherBuilds) {
+TEST(Unavailable, BackendsThatCannotRunHere) {
   ForwardProblem problem = DenseProblem(DType::kF32);
   problem.exec.backend = HEED_BACKEND_CUDA;
+  DeviceFacts facts = Avx2Machine();
+  facts.cuda.why_unavailable = "no driver: install one";
   Plan plan;
-  const Status status = PlanForward(problem, Avx2Machine(), &plan, nullptr);
-  EXPECT_EQ(status.code(), HEED_UNAVAILABLE);
-  EXPECT_EQ(status.message(), "the CUDA backend is not part of this build");
+  const Status cuda = PlanForward(problem, facts, &plan, nullptr);
+  EXPECT_EQ(cuda.code(), HEED_UNAVAILABLE);
+  EXPECT_EQ(cuda.message(), "the CUDA backend: no driver: install one");
+  problem.exec.backend = HEED_BACKEND_WEBGPU;
+  const Status webgpu = PlanForward(problem, facts, &plan, nullptr);
+  EXPECT_EQ(webgpu.code(), HEED_UNAVAILABLE);
+  EXPECT_EQ(webgpu.message(), "the WebGPU backend is not part of this build");
 }
 
 TEST(Rejections, EveryOtherRowOfTheOperationHasAReason) {
   Plan plan;
   std::vector<Rejection> rejections;
   ASSERT_TRUE(PlanForward(DenseProblem(DType::kF32), Avx2Machine(), &plan, &rejections).ok());
+  // CPU tensors could not run on a GPU's rows whatever was asked, so those are not listed.
   std::size_t forward_rows = 0;
-  for (const KernelRow& row : KernelRows()) forward_rows += row.op == Op::kForward ? 1 : 0;
+  for (const KernelRow& row : KernelRows()) {
+    forward_rows += row.op == Op::kForward && row.backend != Backend::kCuda ? 1 : 0;
+  }
   EXPECT_EQ(rejections.size(), forward_rows - 1);
   for (const Rejection& rejection : rejections) {
     EXPECT_NE(rejection.row, plan.row);
@@ -240,20 +249,48 @@ TEST(Rejections, EveryOtherRowOfTheOperationHasAReason) {
   }
 }
 
+// The id that the columns of a row make: all of it, except for the features that may end a CUDA id.
+std::string IdOf(const KernelRow& row) {
+  std::string target = "any";
+  if (row.backend == Backend::kReference) target = "double";
+  if (row.backend == Backend::kCuda) target = Format("sm%d", row.cuda.min_compute_capability);
+  if (row.cpu_target != CpuTarget::kNone) target = CpuTargetName(row.cpu_target);
+  const std::string head_dim =
+      row.max_head_dim == kAnyHeadDim ? "any" : std::to_string(row.max_head_dim);
+  return Format("%s.%s.%s.%s.d%s.q%dk%d", BackendName(row.backend), target.c_str(), OpName(row.op),
+                DTypeName(row.dtype), head_dim.c_str(), row.tile_q_rows, row.tile_kv_rows);
+}
+
+// "" or ".defer" or ".defer.w8".
+bool AreFeatures(const std::string& text) {
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const bool is_dot = text[at] == '.';
+    const bool is_word =
+        (text[at] >= 'a' && text[at] <= 'z') || (text[at] >= '0' && text[at] <= '9');
+    if (!is_dot && !is_word) return false;
+    if (is_dot && (at + 1 == text.size() || text[at + 1] == '.')) return false;
+  }
+  return text.empty() || text[0] == '.';
+}
+
 TEST(Registry, RowsAgreeWithTheirIds) {
   for (const KernelRow& row : KernelRows()) {
-    const std::string target = row.backend == Backend::kReference   ? "double"
-                               : row.cpu_target == CpuTarget::kNone ? "any"
-                                                                    : CpuTargetName(row.cpu_target);
-    const std::string head_dim =
-        row.max_head_dim == kAnyHeadDim ? "any" : std::to_string(row.max_head_dim);
-    EXPECT_EQ(row.id, Format("%s.%s.%s.%s.d%s.q%dk%d", BackendName(row.backend), target.c_str(),
-                             OpName(row.op), DTypeName(row.dtype), head_dim.c_str(),
-                             row.tile_q_rows, row.tile_kv_rows));
-    EXPECT_LT(std::strlen(row.id), sizeof(heed_plan_info_t::kernel_id));
+    const std::string id = row.id;
+    const std::string expected = IdOf(row);
+    EXPECT_EQ(id.substr(0, expected.size()), expected);
+    const std::string rest = id.substr(std::min(id.size(), expected.size()));
+    EXPECT_TRUE(row.backend == Backend::kCuda ? AreFeatures(rest) : rest.empty()) << id;
+    EXPECT_LT(id.size(), sizeof(heed_plan_info_t::kernel_id));
     int same_id = 0;
-    for (const KernelRow& other : KernelRows()) same_id += std::strcmp(row.id, other.id) == 0;
+    for (const KernelRow& other : KernelRows()) same_id += id == other.id;
     EXPECT_EQ(same_id, 1) << row.id;
+  }
+}
+
+TEST(Registry, FeaturesOfIds) {
+  for (const char* good : {"", ".w8", ".defer.w8"}) EXPECT_TRUE(AreFeatures(good)) << good;
+  for (const char* bad : {"w8", ".", ".w8.", "..w8", ".W8", "0.w8", ".a b"}) {
+    EXPECT_FALSE(AreFeatures(bad)) << bad;
   }
 }
 
