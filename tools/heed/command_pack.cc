@@ -25,7 +25,9 @@ void ShowProgress(void* context, std::int64_t num_done, std::int64_t num_kernels
                   const char* kernel) {
   auto& bar = *static_cast<std::unique_ptr<Progress>*>(context);
   if (bar == nullptr) bar = std::make_unique<Progress>(num_kernels);
-  if (num_done > 0) bar->StartCase(kernel);
+  if (num_done == 0) return;
+  bar->StartCase(kernel);
+  bar->Update(1.0);  // reported when it is done
 }
 
 int Build(const PackOptions& pack) {
