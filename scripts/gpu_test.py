@@ -18,7 +18,8 @@ import sys
 import tempfile
 import time
 
-TESTS = ["gpu_forward", "gpu_backward", "gpu_streams", "gpu_limits", "gpu_flash_attention_v2"]
+TESTS = ["gpu_forward", "gpu_backward", "gpu_streams", "gpu_limits", "gpu_helpers",
+         "gpu_flash_attention_v2"]
 # Small problems: a sanitizer slows kernels down 10 to 100 times. racecheck and synccheck watch
 # shared memory, initcheck reads of memory that nobody wrote.
 SANITIZER_TOOLS = ["memcheck", "racecheck", "synccheck", "initcheck"]

@@ -63,7 +63,8 @@ std::string WhyCudaRowCannotRun(const KernelRow& row) {
     call.exec().kernel = id.c_str();
     status = heed_plan(HEED_OP_FORWARD, call.args(), &plan);
   }
-  return status == HEED_OK ? "" : heed_last_error();
+  // The smallest problem may be one that the row leaves to others; TakesCase asks case by case.
+  return status == HEED_OK || status == HEED_UNSUPPORTED ? "" : heed_last_error();
 }
 
 }  // namespace
@@ -89,6 +90,17 @@ std::vector<KernelRow> Takers(const std::vector<KernelRow>& rows, Element elemen
     if (row.Takes(element) && head_dim <= row.max_head_dim) takers.push_back(row);
   }
   return takers;
+}
+
+bool TakesCase(const KernelRow& row, const ForwardCase& forward_case) {
+  if (row.id.find(".sm90.") == std::string_view::npos) return true;
+  ForwardInstance instance(forward_case);
+  const std::string id(row.id);
+  instance.exec().backend = HEED_BACKEND_CUDA;
+  instance.exec().kernel = id.c_str();
+  DeviceForwardCall call(*instance.args(), forward_case.q_len, forward_case.kv_len);
+  heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
+  return heed_plan(HEED_OP_FORWARD, call.args(), &plan) != HEED_UNSUPPORTED;
 }
 
 bool FitsADevice(const ForwardCase& forward_case) {

@@ -16,6 +16,9 @@ Engine CudaEngine(const KernelRow& row, const ForwardCase& forward_case);
 // Rows of an operation ("Forward") whose id contains id_part and that this GPU runs; prints why the
 // others do not.
 std::vector<KernelRow> RunnableCudaRows(const std::string& op, const std::string& id_part);
+// Whether a row that takes only a part of the problems (sm90: see heed_explain) takes this one;
+// every other row takes all.
+bool TakesCase(const KernelRow& row, const ForwardCase& forward_case);
 // Those that take the element type and head dim.
 std::vector<KernelRow> Takers(const std::vector<KernelRow>& rows, Element element,
                               std::int64_t head_dim);

@@ -16,8 +16,10 @@ void RunCase(const ForwardCase& forward_case, const std::vector<KernelRow>& rows
              std::size_t max_rows, Tally& tally) {
   const std::string id = FormatCaseId(forward_case);
   const std::int64_t head_dim = std::max(forward_case.head_dim, forward_case.head_dim_v);
-  const std::vector<KernelRow> takers = Takers(rows, forward_case.element, head_dim);
-  if (takers.empty() || !FitsADevice(forward_case)) return;
+  if (!FitsADevice(forward_case)) return;
+  std::vector<KernelRow> takers = Takers(rows, forward_case.element, head_dim);
+  std::erase_if(takers, [&](const KernelRow& row) { return !TakesCase(row, forward_case); });
+  if (takers.empty()) return;
   CaseChecker checker(forward_case);
   if (!checker.oracle_failure().empty()) return tally.AddFailure(checker.oracle_failure());
   for (std::size_t at = 0; at < std::min(max_rows, takers.size()); ++at) {

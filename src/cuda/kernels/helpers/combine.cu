@@ -60,6 +60,7 @@ __device__ void CombineRow(const CombineArgs& args, i64 batch, i32 head, i64 row
             device::RowOffsetElems(args.o.strides, sequence.q_batch, out_row, head);
   for (int d = lane; d < args.head_dim_v; d += 32) {
     float sum = 0.0f;
+#pragma unroll 1
     for (i32 part = 0; part < num_parts; ++part) {
       const float part_lse = lse[part * args.part_stride_lse_elems];
       // An empty part's values may be anything.
