@@ -176,12 +176,16 @@ std::vector<Candidate> RowsOfOtherOps(const RowRequest& request, const DeviceFac
   return rows;
 }
 
+// Nearer to the request: refused at a later stage or, for the head dim, with a larger limit.
+bool IsNearer(const Candidate& a, const Candidate& b) {
+  if (a.objection.stage != b.objection.stage) return a.objection.stage > b.objection.stage;
+  return a.objection.stage == Stage::kHeadDim && a.row->max_head_dim > b.row->max_head_dim;
+}
+
 // The rows that came closest, with what spoke against each.
 Status NothingFits(const RowRequest& request, std::vector<Candidate> rejected) {
   constexpr std::size_t kNearestRows = 3;
-  std::stable_sort(rejected.begin(), rejected.end(), [](const Candidate& a, const Candidate& b) {
-    return a.objection.stage > b.objection.stage;
-  });
+  std::stable_sort(rejected.begin(), rejected.end(), IsNearer);
   std::string text = "no kernel row for " + RequestText(request);
   if (!rejected.empty()) text += "; nearest: ";
   for (std::size_t index = 0; index < std::min(kNearestRows, rejected.size()); ++index) {
