@@ -19,8 +19,15 @@ using core::Status;
 namespace {
 
 BackwardTile TileOf(const KernelTraits& traits) {
-  return {traits.head_dim,  traits.head_dim_v, traits.tile_q,     traits.tile_kv,
-          traits.num_warps, traits.kv_groups,  traits.num_stages, traits.variant};
+  return {traits.head_dim,
+          traits.head_dim_v,
+          traits.tile_q,
+          traits.tile_kv,
+          traits.num_warps,
+          traits.kv_groups,
+          traits.num_stages,
+          traits.variant,
+          traits.element == static_cast<int>(Element::kF32) ? 4 : 2};
 }
 
 std::int64_t NumQTiles(const BackwardProblem& problem, const KernelRow& row) {

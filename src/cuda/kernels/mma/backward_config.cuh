@@ -68,7 +68,6 @@ struct BackwardConfig {
   static_assert(kKeyBlocks >= 1 && T::kTileKv % (16 * T::kKvGroups) == 0);
   static_assert(kQueryBlocks >= 1 && T::kTileQ % (16 * kQueryWarps) == 0);
   static_assert(kQueryBlocks % kStepBlocks == 0);
-  static_assert(!kIsFp32 || !kShares);
   static_assert(!kDefers || T::kNumStages > 1, "deferred dQ needs two stages");
   static_assert(kDqQueryWarps > 0, "no division of dQ among the warps");
 };
@@ -107,22 +106,27 @@ class ColumnReader {
   u32 address_[kNumBlocks];
 };
 
-// The same of an fp32 tile: blocks are 8 columns, rows are read in pairs as one product takes them.
-template <class Tile>
+// The same of an fp32 tile, kNumColumns columns in blocks of 8; rows are read in pairs as one
+// product takes them.
+template <class Tile, int kNumColumns>
 class Fp32ColumnReader {
  public:
   __device__ __forceinline__ Fp32ColumnReader(u32 tile_address, int first_column, int lane)
-      : tile_address_(tile_address), first_block_(first_column / 8), lane_(lane) {}
+      : reader_(tile_address, 0, lane, kIsAligned ? first_column : 0),
+        first_block_(kIsAligned ? 0 : first_column / 8) {}
   __device__ __forceinline__ void LoadPair(u32 (&b)[2], int row0, int block,
                                            u32 distance_bytes) const {
-    KeyPairReader<Tile>(tile_address_ + distance_bytes, 0, lane_)
-        .Load(b, row0, first_block_ + block);
+    constexpr int kRowBytes = Tile::kPanelChunks * 16;
+    reader_.Load(b, row0 + static_cast<int>(distance_bytes) / kRowBytes, first_block_ + block);
   }
 
  private:
-  u32 tile_address_;
+  static constexpr int kPanelColumns = Tile::kPanelColumns / 2;
+  // Warps' columns are then whole panels, or whole parts of one.
+  static constexpr bool kIsAligned =
+      kNumColumns % kPanelColumns == 0 || kPanelColumns % kNumColumns == 0;
+  KeyPairReader<Tile> reader_;
   int first_block_;
-  int lane_;
 };
 
 template <class Tile, int kNumBlocks, int kNumWarps, bool kIsFp32,
@@ -133,7 +137,7 @@ struct WarpColumnsOf {
 };
 template <class Tile, int kNumBlocks, int kNumWarps, BlockOrder kOrder>
 struct WarpColumnsOf<Tile, kNumBlocks, kNumWarps, true, kOrder> {
-  using Type = Fp32ColumnReader<Tile>;
+  using Type = Fp32ColumnReader<Tile, 16 * kNumBlocks>;
 };
 
 }  // namespace heed::cuda

@@ -192,10 +192,9 @@ class BackwardCta {
       StepSums s;
       StepSums d_p;
       SetZero(s);
-      MultiplyRows<Element, C::KTile::kColumns / 16>(s, k_rows, q_rows, step * 16 * C::kStepBlocks);
+      MultiplyTileRows<typename C::KTile>(s, k_rows, q_rows, step * 16 * C::kStepBlocks);
       SetZero(d_p);
-      MultiplyRows<Element, C::VTile::kColumns / 16>(d_p, v_rows, d_o_rows,
-                                                     step * 16 * C::kStepBlocks);
+      MultiplyTileRows<typename C::VTile>(d_p, v_rows, d_o_rows, step * 16 * C::kStepBlocks);
       StepOperands p_operands;
       StepOperands d_s_operands;
       if (is_full) {
@@ -218,14 +217,25 @@ class BackwardCta {
     }
     if constexpr (C::kShares) {
       ptx::NamedBarrier(1 + warp_kv(), 32 * C::kQueryWarps);
-      const BlockReader<typename C::ScoreTile> p_rows(shared_ + kAt.p, first_key(), lane_);
-      const BlockReader<typename C::ScoreTile> d_s_rows(scores, first_key(), lane_);
 #pragma unroll
       for (int other = 1; other < C::kQueryWarps; ++other) {
         const int block = (warp_q() + other) % C::kQueryWarps * C::kQueryBlocks;
-        AddOtherQueries(d_v, p_rows, d_o_columns, block, 16 * block * C::DoTile::kPanelChunks * 16);
-        AddOtherQueries(d_k, d_s_rows, q_columns, block, 16 * block * C::QTile::kPanelChunks * 16);
+        AddOtherQueries(d_v, shared_ + kAt.p, d_o_columns, block,
+                        16 * block * C::DoTile::kPanelChunks * 16);
+        AddOtherQueries(d_k, scores, q_columns, block, 16 * block * C::QTile::kPanelChunks * 16);
       }
+    }
+  }
+
+  template <class KeyTile, class QueryTile>
+  static __device__ __forceinline__ void MultiplyTileRows(
+      StepSums& sums, const BlockReader<KeyTile>& keys,
+      const BlockReader<QueryTile, BlockOrder::kAcross>& queries, int query_row0) {
+    constexpr int kDimBlocks = KeyTile::kColumns / 16;
+    if constexpr (C::kIsFp32) {
+      MultiplyRowsFp32<kDimBlocks>(sums, keys, queries, query_row0);
+    } else {
+      MultiplyRows<Element, kDimBlocks>(sums, keys, queries, query_row0);
     }
   }
 
@@ -244,16 +254,40 @@ class BackwardCta {
     }
   }
 
+  // The products of queries whose P^T or dS^T another warp left in the tile at `scores`.
   template <class Sums, class Columns>
-  static __device__ __forceinline__ void AddOtherQueries(
-      Sums& sums, const BlockReader<typename C::ScoreTile>& scores, const Columns& columns,
-      int first_block, u32 distance_bytes) {
+  __device__ __forceinline__ void AddOtherQueries(Sums& sums, u32 scores, const Columns& columns,
+                                                  int first_block, u32 distance_bytes) const {
+    const BlockReader<typename C::ScoreTile> rows(scores, first_key(), lane_);
 #pragma unroll
     for (int n = 0; n < C::kQueryBlocks; ++n) {
-      u32 a[C::kKeyBlocks][4];
+      u32 a[C::kKeyBlocks][C::kOperandRegs];
 #pragma unroll
-      for (int m = 0; m < C::kKeyBlocks; ++m) scores.Load(a[m], 16 * m, first_block + n);
+      for (int m = 0; m < C::kKeyBlocks; ++m) {
+        if constexpr (C::kIsFp32) {
+          LoadOperandPairs(a[m], scores, first_key() + 16 * m, 16 * (first_block + n));
+        } else {
+          rows.Load(a[m], 16 * m, first_block + n);
+        }
+      }
       MultiplyColumns<Element>(sums, a, columns, 16 * n, distance_bytes);
+    }
+  }
+
+  // One block of 16 x 16 as StoreOperands left it, fp32.
+  __device__ __forceinline__ void LoadOperandPairs(u32 (&a)[8], u32 tile, int row0,
+                                                   int query0) const {
+    using Tile = typename C::ScoreTile;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const u32 address = LanePair<Tile>(tile, row0 + lane_ / 4, query0 + 8 * half);
+#pragma unroll
+      for (int lower = 0; lower < 2; ++lower) {
+        float pair[2];
+        ptx::LoadShared8(pair, address + 8 * lower * Tile::kPanelChunks * 16);
+        a[4 * half + lower] = __float_as_uint(pair[0]);
+        a[4 * half + 2 + lower] = __float_as_uint(pair[1]);
+      }
     }
   }
 

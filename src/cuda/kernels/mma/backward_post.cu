@@ -34,6 +34,13 @@ __device__ __forceinline__ void StoreBlock(typename Out::Storage* target,
     auto* chunks = reinterpret_cast<uint4*>(target);
     if (num_elems >= 8) chunks[0] = make_uint4(packed[0], packed[1], packed[2], packed[3]);
     if (num_elems >= 16) chunks[1] = make_uint4(packed[4], packed[5], packed[6], packed[7]);
+  } else if constexpr (Traits::kRowAccess == 0) {
+#pragma unroll
+    for (int d = 0; d < kBlockColumns; d += 4) {
+      if (d >= num_elems) continue;
+      *reinterpret_cast<float4*>(target + d) =
+          make_float4(value[d], value[d + 1], value[d + 2], value[d + 3]);
+    }
   } else {
 #pragma unroll
     for (int d = 0; d < kBlockColumns; ++d) {

@@ -18,16 +18,6 @@ __device__ __forceinline__ void SetZero(float (&sums)[kRowBlocks][kColumnTiles][
   }
 }
 
-// d += a * b on 16 bytes of depth: 16 columns of 16-bit elements or 8 of fp32.
-template <class Element>
-__device__ __forceinline__ void MmaChunkPair(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  if constexpr (Element::kBytes == 4) {
-    MmaK8Fp32(d, a, b0, b1);
-  } else {
-    MmaK16<Element>(d, a, b0, b1);
-  }
-}
-
 // Accumulators of 16 keys x 16 queries as an operand. fp32: per 8 queries the registers of m16n8k8,
 // whose depth t and t + 4 stand for queries 2t and 2t + 1, the ones a lane holds.
 template <class Element, int kRegs>
@@ -62,8 +52,45 @@ __device__ __forceinline__ void MultiplyRows(
       queries.Load(b, query_row0 + 16 * n, d);
 #pragma unroll
       for (int m = 0; m < kKeyBlocks; ++m) {
-        MmaChunkPair<Element>(sums[m][2 * n], a[m], b[0], b[1]);
-        MmaChunkPair<Element>(sums[m][2 * n + 1], a[m], b[2], b[3]);
+        MmaK16<Element>(sums[m][2 * n], a[m], b[0], b[1]);
+        MmaK16<Element>(sums[m][2 * n + 1], a[m], b[2], b[3]);
+      }
+    }
+  }
+}
+
+// The same with fp32 tiles, 32 columns summed apart for the reason given below.
+template <int kDimBlocks, int kKeyBlocks, int kQueryTiles, class KeyTile, class QueryTile>
+__device__ __forceinline__ void MultiplyRowsFp32(
+    float (&sums)[kKeyBlocks][kQueryTiles][4], const BlockReader<KeyTile>& keys,
+    const BlockReader<QueryTile, BlockOrder::kAcross>& queries, int query_row0) {
+  constexpr int kPartBlocks = 4;
+#pragma unroll
+  for (int first = 0; first < kDimBlocks; first += kPartBlocks) {
+    float part[kKeyBlocks][kQueryTiles][4];
+    SetZero(part);
+#pragma unroll
+    for (int d = first; d < device::Min(first + kPartBlocks, kDimBlocks); ++d) {
+      u32 a[kKeyBlocks][4];
+#pragma unroll
+      for (int m = 0; m < kKeyBlocks; ++m) keys.Load(a[m], 16 * m, d);
+#pragma unroll
+      for (int n = 0; n < kQueryTiles / 2; ++n) {
+        u32 b[4];
+        queries.Load(b, query_row0 + 16 * n, d);
+#pragma unroll
+        for (int m = 0; m < kKeyBlocks; ++m) {
+          MmaK8Fp32(part[m][2 * n], a[m], b[0], b[1]);
+          MmaK8Fp32(part[m][2 * n + 1], a[m], b[2], b[3]);
+        }
+      }
+    }
+#pragma unroll
+    for (int m = 0; m < kKeyBlocks; ++m) {
+#pragma unroll
+      for (int n = 0; n < kQueryTiles; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[m][n][e] += part[m][n][e];
       }
     }
   }
@@ -88,24 +115,32 @@ __device__ __forceinline__ void MultiplyColumns(float (&sums)[kKeyBlocks][kColum
   }
 }
 
-// The same with fp32 operands.
+// The same with fp32 operands. Tensor units truncate when they add, so that a long chain of
+// products drifts; each 16 queries are summed apart and added with rounding.
 template <class Element, int kKeyBlocks, int kColumnTiles, class Columns>
 __device__ __forceinline__ void MultiplyColumns(float (&sums)[kKeyBlocks][kColumnTiles][4],
                                                 const u32 (&a)[kKeyBlocks][8],
                                                 const Columns& columns, int query_row0,
                                                 u32 distance_bytes) {
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
+  for (int n = 0; n < kColumnTiles; ++n) {
+    float part[kKeyBlocks][1][4];
+    SetZero(part);
 #pragma unroll
-    for (int n = 0; n < kColumnTiles; ++n) {
+    for (int half = 0; half < 2; ++half) {
       u32 b[2];
       columns.LoadPair(b, query_row0 + 8 * half, n, distance_bytes);
 #pragma unroll
       for (int m = 0; m < kKeyBlocks; ++m) {
         const u32 a_half[4] = {a[m][4 * half], a[m][4 * half + 1], a[m][4 * half + 2],
                                a[m][4 * half + 3]};
-        MmaK8Fp32(sums[m][n], a_half, b[0], b[1]);
+        MmaK8Fp32(part[m][0], a_half, b[0], b[1]);
       }
+    }
+#pragma unroll
+    for (int m = 0; m < kKeyBlocks; ++m) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums[m][n][e] += part[m][0][e];
     }
   }
 }

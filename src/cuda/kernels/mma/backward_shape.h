@@ -25,7 +25,7 @@ struct BackwardTile {
   int kv_groups = 0;
   int num_stages = 0;
   int variant = 1;
-  int element_bytes = 2;  // 4: one query warp, since fp32 operands are not exchanged
+  int element_bytes = 2;
 };
 
 HEED_DEVICE int BackwardSlices(const BackwardTile& tile) { return tile.variant % kBackwardDefers; }

@@ -4,6 +4,7 @@
 
 #include "cuda/kernels/common/sequence.cuh"
 #include "cuda/kernels/mma/backward_config.cuh"
+#include "device/tile_scheduler.h"
 
 namespace heed::cuda {
 
@@ -21,27 +22,26 @@ struct BackwardTask {
 template <class T>
 __device__ __forceinline__ i64 PairsPerSection(const ProblemArg& problem) {
   constexpr i64 kSectionBytes = 20 << 20;
-  constexpr i64 kBytesPerRow = T::kHeadDim * (2 + 4) + T::kHeadDimV * 2;
+  constexpr int kElementBytes = BackwardConfig<T>::Element::kBytes;
+  constexpr i64 kBytesPerRow = T::kHeadDim * (kElementBytes + 4) + T::kHeadDimV * kElementBytes;
   const i64 rows = device::Max<i64>(problem.lengths.max_q_len, 1) * problem.group;
   return device::Max<i64>(1, kSectionBytes / (rows * kBytesPerRow));
 }
 
 template <class T>
-__device__ __forceinline__ BackwardTask BackwardTaskOf(const BackwardArgs& args, i64 block) {
+__device__ __forceinline__ BackwardTask BackwardTaskOf(const BackwardArgs& args, u32 block) {
   constexpr int kSlices = BackwardConfig<T>::kSlices;
   const ProblemArg& problem = args.problem;
+  const u32 num_kv_tiles = static_cast<u32>(args.num_kv_tiles);
   const i64 num_pairs = problem.batch * problem.num_kv_heads;
-  const i64 per_section = PairsPerSection<T>(problem);
-  const i64 section_ctas = per_section * args.num_kv_tiles * kSlices;
-  const i64 first_pair = block / section_ctas * per_section;
-  const i64 pairs = device::Min(per_section, num_pairs - first_pair);
-  const i64 in_section = block % section_ctas / kSlices;
-  const i64 pair = first_pair + in_section % pairs;
+  const device::SectionTile tile =
+      device::TileInSections(block / kSlices, num_kv_tiles, static_cast<u32>(num_pairs),
+                             static_cast<u32>(device::Min(PairsPerSection<T>(problem), num_pairs)));
   BackwardTask task;
   task.slice = static_cast<i32>(block % kSlices);
-  task.kv_tile = static_cast<i32>(in_section / pairs);
-  task.kv_head = static_cast<i32>(pair % problem.num_kv_heads);
-  task.batch = pair / problem.num_kv_heads;
+  task.kv_tile = static_cast<i32>(num_kv_tiles - 1 - tile.q_tile);
+  task.kv_head = static_cast<i32>(tile.pair % static_cast<u32>(problem.num_kv_heads));
+  task.batch = tile.pair / static_cast<u32>(problem.num_kv_heads);
   return task;
 }
 

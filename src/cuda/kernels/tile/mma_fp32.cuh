@@ -44,11 +44,16 @@ __device__ __forceinline__ void MmaK8Fp32(float (&d)[4], const u32 (&a)[4], u32 
 template <class Tile>
 class KeyPairReader {
  public:
-  __device__ __forceinline__ KeyPairReader(u32 tile_address, int first_row, int lane) {
+  // Blocks are counted from first_column. Requires: it has no bit in common with 8 * block, or is a
+  // multiple of the panel's columns.
+  __device__ __forceinline__ KeyPairReader(u32 tile_address, int first_row, int lane,
+                                           int first_column = 0) {
     const int g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      address_[i] = tile_address + Tile::ChunkOffset(first_row + 2 * t + i, g / 4) + (g % 4) * 4;
+      address_[i] = tile_address +
+                    Tile::ChunkOffset(first_row + 2 * t + i, first_column / 4 + g / 4) +
+                    (g % 4) * 4;
     }
   }
   // Rows row0 .. row0 + 7 (row0 % 8 == 0), fp32 columns 8 * block ...
