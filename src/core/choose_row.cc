@@ -15,6 +15,7 @@ enum class Stage {
   kBackend,
   kDType,
   kHeadDim,
+  kProblem,
   kTarget,
   kForcedTarget,
   kForcedKernel,
@@ -32,7 +33,13 @@ bool IsTooOld(const KernelRow& row, const CudaFacts& facts) {
   return facts.compute_capability < row.cuda.min_compute_capability;
 }
 
+// Rows of this family use wgmma, which only sm_90a has, and tensor maps.
+bool IsHopperRow(const KernelRow& row) {
+  return row.backend == Backend::kCuda && row.cuda.min_compute_capability == 90;
+}
+
 bool RunsHere(const KernelRow& row, const DeviceFacts& facts) {
+  if (IsHopperRow(row)) return facts.cuda.compute_capability == 90 && facts.cuda.has_tensor_maps;
   if (row.backend == Backend::kCuda) return !IsTooOld(row, facts.cuda);
   return row.cpu_target == CpuTarget::kNone ||
          facts.has_cpu_target[static_cast<std::size_t>(row.cpu_target)];
@@ -41,6 +48,12 @@ bool RunsHere(const KernelRow& row, const DeviceFacts& facts) {
 std::size_t SharedBytesOf(const KernelRow& row, const RowRequest& request, const CudaFacts& facts) {
   if (row.backend != Backend::kCuda || facts.planner.shared_bytes == nullptr) return 0;
   return facts.planner.shared_bytes(row, request.head_dim_qk, request.head_dim_v);
+}
+
+const char* WhyNotProblem(const KernelRow& row, const RowRequest& request, const CudaFacts& facts) {
+  if (row.backend != Backend::kCuda || request.forward == nullptr) return nullptr;
+  return facts.planner.objection != nullptr ? facts.planner.objection(row, *request.forward)
+                                            : nullptr;
 }
 
 bool IsForcedElsewhere(const KernelRow& row, const RowRequest& request) {
@@ -52,6 +65,7 @@ Stage StageOf(const KernelRow& row, const RowRequest& request, const DeviceFacts
   if (row.backend != BackendFromAbi(request.exec.backend)) return Stage::kBackend;
   if (!TakesDType(row, request.dtype)) return Stage::kDType;
   if (request.head_dim > row.max_head_dim) return Stage::kHeadDim;
+  if (WhyNotProblem(row, request, facts.cuda) != nullptr) return Stage::kProblem;
   if (!RunsHere(row, facts)) return Stage::kTarget;
   if (facts.forced_cpu_target != CpuTarget::kNone && row.cpu_target != CpuTarget::kNone &&
       row.cpu_target != facts.forced_cpu_target) {
@@ -79,7 +93,12 @@ std::string ReasonAt(Stage stage, const KernelRow& row, const RowRequest& reques
     case Stage::kHeadDim:
       return Format("head dim %" PRId64 " is above its %" PRId64, request.head_dim,
                     row.max_head_dim);
+    case Stage::kProblem:
+      return WhyNotProblem(row, request, facts.cuda);
     case Stage::kTarget:
+      if (IsHopperRow(row) && facts.cuda.compute_capability == 90) {
+        return "needs cuTensorMapEncodeTiled, a driver of CUDA 12 or newer";
+      }
       return row.backend == Backend::kCuda
                  ? Format("needs sm_%d, this GPU is sm_%d", row.cuda.min_compute_capability,
                           facts.cuda.compute_capability)

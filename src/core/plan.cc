@@ -60,7 +60,8 @@ RowRequest RequestOf(Op op, const ForwardProblem& problem, const DeviceFacts& fa
           problem.exec,
           shape.head_dim_v,
           shape.head_dim,
-          CudaUseOf(problem, facts.cuda)};
+          CudaUseOf(problem, facts.cuda),
+          op == Op::kForward ? &problem : nullptr};
 }
 
 // Rows that run as one task on the calling thread, without scratch.

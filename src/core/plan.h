@@ -24,6 +24,9 @@ struct CudaPlanner {
   // Dynamic shared memory of one CTA.
   std::size_t (*shared_bytes)(const KernelRow& row, std::int64_t head_dim,
                               std::int64_t head_dim_v) = nullptr;
+  // Why a row that takes the dtype and head dim does not run the problem, as static text; null when
+  // it does.
+  const char* (*objection)(const KernelRow& row, const ForwardProblem& problem) = nullptr;
   // Fill tasks, splits and workspace of a chosen row.
   Status (*plan_forward)(const ForwardProblem& problem, const CudaFacts& facts,
                          Plan* plan) = nullptr;
@@ -37,6 +40,7 @@ struct CudaFacts {
   std::int32_t compute_capability = 0;                           // 90 = sm_90
   std::int32_t num_multiprocessors = 0;
   std::size_t max_shared_bytes = 0;  // of one CTA, opted in
+  bool has_tensor_maps = true;       // the driver can describe tensors to the copy engine (TMA)
   CudaPlanner planner;
 };
 

@@ -6,6 +6,8 @@
 #include "cuda/device_state.h"
 #include "cuda/forward.h"
 #include "cuda/jit.h"
+#include "cuda/row_family.h"
+#include "cuda/sm90_forward.h"
 
 namespace heed::cuda {
 
@@ -25,9 +27,13 @@ std::size_t SharedBytes(const core::KernelRow& row, std::int64_t head_dim,
   }
 }
 
+const char* Objection(const core::KernelRow& row, const core::ForwardProblem& problem) {
+  return FamilyOf(row) == kSm90Family ? WhyNotSm90Forward(row, problem) : nullptr;
+}
+
 }  // namespace
 
-core::CudaPlanner Planner() { return {SharedBytes, PlanForward, PlanBackward}; }
+core::CudaPlanner Planner() { return {SharedBytes, Objection, PlanForward, PlanBackward}; }
 
 Status ReadFacts(heed_device_t device, core::CudaFacts* facts) {
   facts->planner = Planner();
@@ -48,6 +54,7 @@ Status ReadFacts(heed_device_t device, core::CudaFacts* facts) {
   facts->compute_capability = properties.compute_capability;
   facts->num_multiprocessors = properties.num_multiprocessors;
   facts->max_shared_bytes = properties.max_shared_bytes;
+  facts->has_tensor_maps = driver->tensor_map_encode_tiled != nullptr;
   return {};
 }
 

@@ -57,6 +57,7 @@ Status BindAll(const core::os::DynamicLibrary& library, Driver* d) {
       SymbolFor("cuMemPoolSetAttribute", &d->memory_pool_set_attribute),
       SymbolFor("cuMemAllocFromPoolAsync", &d->memory_alloc_from_pool_async),
       SymbolFor("cuMemFreeAsync", &d->memory_free_async),
+      SymbolFor("cuMemsetD32Async", &d->memset_d32_async),
       SymbolFor("cuMemHostAlloc", &d->memory_host_alloc),
       SymbolFor("cuMemHostGetDevicePointer_v2", &d->memory_host_get_device_pointer),
   };
@@ -71,6 +72,9 @@ Status BindAll(const core::os::DynamicLibrary& library, Driver* d) {
   }
   // CUDA 12; without it a context's address stands for its identity.
   *SymbolFor("cuCtxGetId", &d->context_get_id).target = library.Symbol("cuCtxGetId");
+  // CUDA 12; without it there are no kernels that load by TMA.
+  *SymbolFor("cuTensorMapEncodeTiled", &d->tensor_map_encode_tiled).target =
+      library.Symbol("cuTensorMapEncodeTiled");
   return {};
 }
 

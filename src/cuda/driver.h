@@ -88,8 +88,16 @@ struct Driver {
   Result (*memory_pool_set_attribute)(MemoryPool, int attribute, void* value);
   Result (*memory_alloc_from_pool_async)(DevicePointer*, std::size_t, MemoryPool, Stream);
   Result (*memory_free_async)(DevicePointer, Stream);
+  Result (*memset_d32_async)(DevicePointer, unsigned value, std::size_t count, Stream);
   Result (*memory_host_alloc)(void**, std::size_t, unsigned flags);
   Result (*memory_host_get_device_pointer)(DevicePointer*, void*, unsigned flags);
+
+  // CUDA 12, else null. Types and enumerations as in cuTensorMapEncodeTiled.
+  Result (*tensor_map_encode_tiled)(void* map, int type, std::uint32_t rank, void* data,
+                                    const std::uint64_t* lengths,
+                                    const std::uint64_t* strides_bytes,
+                                    const std::uint32_t* box_lengths, const std::uint32_t* steps,
+                                    int interleave, int swizzle, int l2_promotion, int fill);
 
   int version = 0;  // as 1000 major + 10 minor
 };

@@ -10,6 +10,7 @@
 #include "cuda/kernels/mma/forward_shape.h"
 #include "cuda/problem_args.h"
 #include "cuda/row_family.h"
+#include "cuda/sm90_forward.h"
 
 namespace heed::cuda {
 
@@ -31,13 +32,17 @@ std::int64_t NumQTiles(const ForwardProblem& problem, const KernelRow& row) {
   return device::CeilDiv<std::int64_t>(problem.shape.max_q_len, row.tile_q_rows);
 }
 
-std::int64_t NumSplits(const ForwardProblem& problem, std::int64_t num_tasks) {
+}  // namespace
+
+std::int64_t NumSplitsOf(const ForwardProblem& problem, std::int64_t num_tasks) {
   // A row of a fixed split must not depend on the batch.
   if (problem.exec.fixed_split || num_tasks == 0 || num_tasks >= kEnoughTasks) return 1;
   const std::int64_t by_tasks = kTasksWanted / num_tasks;
   const std::int64_t by_keys = problem.shape.max_kv_len / kMinSplitKeys;
   return std::clamp<std::int64_t>(std::min(by_tasks, by_keys), 1, kMaxSplits);
 }
+
+namespace {
 
 std::size_t AlignBlock(std::size_t size_bytes) { return (size_bytes + 255) / 256 * 256; }
 
@@ -88,6 +93,7 @@ RowAccess AccessOfForward(const ForwardProblem& problem) {
 
 std::size_t ForwardSharedBytesOf(const KernelRow& row, std::int64_t head_dim,
                                  std::int64_t head_dim_v) {
+  if (FamilyOf(row) == kSm90Family) return Sm90ForwardSharedBytesOf(row);
   ForwardProblem problem;
   problem.q.dtype = row.dtype;
   problem.shape.head_dim = head_dim;
@@ -97,6 +103,7 @@ std::size_t ForwardSharedBytesOf(const KernelRow& row, std::int64_t head_dim,
 
 KernelKey ForwardKeyOf(const KernelRow& row, const ForwardProblem& problem,
                        std::int64_t num_splits) {
+  if (FamilyOf(row) == kSm90Family) return Sm90ForwardKeyOf(row, problem);
   KernelKey key;
   key.entry = KernelEntry::kForward;
   key.family = FamilyOf(row);
@@ -108,9 +115,10 @@ KernelKey ForwardKeyOf(const KernelRow& row, const ForwardProblem& problem,
 }
 
 Status PlanForward(const ForwardProblem& problem, const core::CudaFacts&, Plan* plan) {
+  if (FamilyOf(*plan->row) == kSm90Family) return PlanSm90Forward(problem, plan);
   const core::Shape& shape = problem.shape;
   plan->num_tasks = NumQTiles(problem, *plan->row) * shape.num_q_heads * shape.batch;
-  plan->num_splits = NumSplits(problem, plan->num_tasks);
+  plan->num_splits = NumSplitsOf(problem, plan->num_tasks);
   plan->workspace_bytes = LayoutOf(problem, plan->num_splits).num_bytes;
   return NoteAccess(AccessOfForward(problem), problem.exec, plan);
 }
@@ -163,6 +171,7 @@ Status LaunchForward(const CallContext& context, const ForwardProblem& problem, 
 }  // namespace
 
 Status Forward(const ForwardProblem& problem, const Plan& plan, Action action) {
+  if (FamilyOf(*plan.row) == kSm90Family) return Sm90Forward(problem, plan, action);
   const KernelKey key = ForwardKeyOf(*plan.row, problem, plan.num_splits);
   CallContext context;
   HEED_RETURN_IF_ERROR(context.Enter(problem.exec));

@@ -9,6 +9,9 @@ namespace heed::cuda {
 
 std::size_t ForwardSharedBytesOf(const core::KernelRow& row, std::int64_t head_dim,
                                  std::int64_t head_dim_v);
+// Parts that the keys are split into when num_tasks query tiles are all there is; 1 = no split.
+std::int64_t NumSplitsOf(const core::ForwardProblem& problem, std::int64_t num_tasks);
+
 // Pure: reads the problem and facts only.
 core::Status PlanForward(const core::ForwardProblem& problem, const core::CudaFacts& facts,
                          core::Plan* plan);

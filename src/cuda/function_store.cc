@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "cuda/jit.h"
+#include "cuda/row_family.h"
 
 namespace heed::cuda {
 namespace {
@@ -22,6 +23,8 @@ EntryNames NamesOf(KernelEntry entry) {
   switch (entry) {
     case KernelEntry::kForward:
       return {"cuda/kernels/mma/forward.cu", "heed_forward"};
+    case KernelEntry::kForwardSm90:
+      return {"cuda/kernels/sm90/forward.cu", "heed_forward_sm90"};
     case KernelEntry::kBackwardPre:
       return {"cuda/kernels/mma/backward_pre.cu", "heed_backward_pre"};
     case KernelEntry::kBackward:
@@ -92,6 +95,7 @@ CompileTarget TargetOf(const CallContext& context, const KernelKey& key) {
   target.major = wanted / 10;
   target.minor = wanted % 10;
   target.as_ptx = wanted != own;
+  target.arch_specific = key.family == kSm90Family;
   target.driver_version = context.driver().version;
   return target;
 }

@@ -10,6 +10,7 @@ namespace heed::cuda {
 
 enum class KernelEntry : int {
   kForward,
+  kForwardSm90,
   kBackwardPre,
   kBackward,
   kBackwardPost,
@@ -20,7 +21,8 @@ enum class KernelEntry : int {
 
 struct KernelKey {
   KernelEntry entry = KernelEntry::kForward;
-  // Family whose code is wanted, 75 or 80: an older one than the GPU's own is run as PTX.
+  // Family whose code is wanted, 75, 80 or 90: 75 is run as PTX by newer GPUs, 90 runs on sm_90a
+  // alone.
   int family = 80;
   KernelTraits traits;
 };

@@ -21,7 +21,7 @@ int NumberBefore(const std::string& text, const std::string& unit) {
 bool ParseResources(const std::string& log, const std::string& function,
                     KernelResources* resources) {
   KernelResources parsed;
-  for (const char* note : {"C7510", "C7512", "C7519"}) {
+  for (const char* note : {"C7510", "C7511", "C7512", "C7513", "C7514", "C7519"}) {
     if (log.find(note) != std::string::npos) parsed.is_serialized = true;
   }
   // ptxas reports one entry function after the other.

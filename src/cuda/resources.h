@@ -11,7 +11,7 @@ struct KernelResources {
   int spill_bytes = 0;         // per thread, stores and loads together
   int local_bytes = 0;         // per thread: stack frame, spills included
   int shared_bytes = 0;        // per block, without the dynamic part
-  bool is_serialized = false;  // ptxas notes C7510, C7512, C7519: wgmma waits where it need not
+  bool is_serialized = false;  // ptxas notes C7510 to C7514, C7519: wgmma waits
 };
 
 // From KernelImage::log. False when the log does not report the function.

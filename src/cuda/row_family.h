@@ -7,7 +7,10 @@
 
 namespace heed::cuda {
 
-// 75 or 80: which family's code a row is.
+// The family whose code runs on compute capability 9.0 alone: wgmma is not part of later ones.
+inline constexpr int kSm90Family = 90;
+
+// 75, 80 or 90: which family's code a row is.
 int FamilyOf(const core::KernelRow& row);
 
 // Notes element-wise access in the plan as what it is, a slower substitute.

@@ -39,6 +39,8 @@ ForwardProblem ProblemFor(const KernelRow& row, const Bundle& bundle, std::int64
   ForwardProblem problem;
   for (core::RowsView* view : {&problem.q, &problem.k, &problem.v, &problem.o}) {
     view->dtype = row.dtype;
+    view->head_stride_elems = row.max_head_dim;
+    view->row_stride_elems = num_heads * row.max_head_dim;
   }
   problem.exec.backend = HEED_BACKEND_CUDA;
   problem.shape = {.batch = 1,
@@ -121,7 +123,9 @@ std::vector<KernelSource> ShippedKernels(CompileTarget target) {
   const int arch = 10 * target.major + target.minor;
   constexpr int kOldestArch = 75;
   if (arch < kOldestArch) return {};
-  const core::DeviceFacts facts = FactsOf(arch);
+  core::DeviceFacts facts = FactsOf(arch);
+  // Rows that need them also need wgmma, which plain sm_90 code cannot have.
+  facts.cuda.has_tensor_maps = target.arch_specific;
   std::vector<KernelSource> kernels;
   for (const KernelRow& row : core::KernelRows()) {
     const bool has_tiles = row.op == Op::kForward || row.op == Op::kBackward;

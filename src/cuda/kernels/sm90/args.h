@@ -1,0 +1,32 @@
+// What the host hands to the Hopper forward kernel.
+#ifndef HEED_CUDA_KERNELS_SM90_ARGS_H_
+#define HEED_CUDA_KERNELS_SM90_ARGS_H_
+
+#include "cuda/kernels/common/args.h"
+
+namespace heed::cuda {
+
+// CUtensorMap: how the copy engine reads and writes boxes of a tensor. Opaque; the driver fills it.
+struct alignas(64) TensorMap {
+  u64 words[16];
+};
+
+// All maps are over [batch, head, row, column] with boxes of 64 columns: 64 rows of q and o,
+// Traits::kTileKv rows of k and v. Row 0 of the maps of k and v is key `first_key`, and they end
+// behind the last key that some query may see: what lies outside arrives as zeros.
+struct Sm90ForwardArgs {
+  TensorMap q_map, k_map, v_map, o_map;
+  ProblemArg problem;
+  LseArg lse;  // data null = not wanted
+  i32 first_key;
+  i32 diagonal_low;  // query i sees key j when low <= j - i <= high; see VisibleDiagonals
+  i32 diagonal_high;
+  u32 num_q_tiles;    // of one (batch, query head) pair
+  u32 num_pairs;      // batch * query heads
+  u32 section_pairs;  // see TileInSections
+  u32* next_task;     // zero before the launch; null: tasks are dealt out in turn
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_KERNELS_SM90_ARGS_H_

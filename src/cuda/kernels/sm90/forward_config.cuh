@@ -1,0 +1,145 @@
+// Compile-time numbers of one build of the Hopper forward kernel, and what its warps share: tiles
+// and barriers in shared memory, and the description of a q tile.
+#ifndef HEED_CUDA_KERNELS_SM90_FORWARD_CONFIG_CUH_
+#define HEED_CUDA_KERNELS_SM90_FORWARD_CONFIG_CUH_
+
+#include "cuda/kernels/common/element.cuh"
+#include "cuda/kernels/ptx/mbarrier.cuh"
+#include "cuda/kernels/ptx/shared.cuh"
+#include "cuda/kernels/sm90/args.h"
+#include "cuda/kernels/sm90/forward_shape.h"
+#include "cuda/kernels/tile/wgmma.cuh"
+
+namespace heed::cuda {
+
+template <class T>
+struct Sm90ForwardConfig {
+  using Traits = T;
+  using Element = typename ElementOf<T::kElement>::Type;
+  static constexpr Sm90ForwardShape kShape{T::kHeadDim, T::kTileQ, T::kTileKv, T::kNumStages};
+  static constexpr Sm90ForwardMemory kMemory = Sm90ForwardMemoryOf(kShape);
+  static constexpr int kNumThreads = Sm90ForwardThreads(kShape);
+  static constexpr int kConsumers = Sm90NumConsumers(kShape);
+  static constexpr int kSlots = kQSlots * kConsumers;
+  static constexpr int kStages = T::kNumStages;
+  static constexpr int kPanels = T::kHeadDim / kPanelColumns;
+  static constexpr int kKeys = T::kTileKv;
+
+  // Registers of a thread. 65536 are shared by the warpgroups: 128 * 40 + 2 * 128 * 232 = 64512,
+  // 128 * 32 + 3 * 128 * 160 = 65536.
+  static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
+  static constexpr int kConsumerRegisters = kConsumers == 2 ? 232 : 160;
+
+  static constexpr int kScoreRegisters = kKeys / 2;
+  static constexpr int kOutputRegisters = T::kHeadDimV / 2;
+  static constexpr int kProbRegisters = kKeys / 4;
+
+  static constexpr bool kHasTerms = T::kSoftcap;
+  static constexpr bool kHasWindow = T::kWindow != 0;
+
+  static_assert(T::kElement != 2 && T::kHeadDim == T::kHeadDimV);
+  static_assert(T::kHeadDim % kPanelColumns == 0 && T::kTileQ % kWarpgroupRows == 0);
+  // The storing warps are warps 1 .. kConsumers of the producing warpgroup.
+  static_assert(kConsumers == 2 || kConsumers == 3);
+};
+
+// Position in a ring of buffers. `parity` is that of the phase to wait for.
+template <int kSize>
+struct Ring {
+  u32 index = 0;
+  u32 parity = 0;
+  __device__ __forceinline__ void Advance() {
+    if (++index == kSize) {
+      index = 0;
+      parity ^= 1u;
+    }
+  }
+};
+
+// Named barriers; 0 is __syncthreads.
+inline constexpr int kTurnBarrier = 1;    // + consumer: its turn to issue products
+inline constexpr int kOutputBarrier = 8;  // + consumer: its O lies in shared memory
+
+// Addresses in shared memory. Q, O: slot = ring position * kConsumers + consumer.
+template <class C>
+struct SharedLayout {
+  u32 base;  // a multiple of 1024
+
+  __device__ __forceinline__ u32 Slab(u32 slot) const {
+    return base + slot * C::kMemory.slab_bytes;
+  }
+  __device__ __forceinline__ u32 K(u32 stage) const {
+    return base + C::kMemory.k_offset_bytes + stage * C::kMemory.kv_bytes;
+  }
+  __device__ __forceinline__ u32 V(u32 stage) const {
+    return base + C::kMemory.v_offset_bytes + stage * C::kMemory.kv_bytes;
+  }
+  __device__ __forceinline__ u32 TileInfo(u32 slot) const {
+    return base + C::kMemory.tiles_offset_bytes + slot * kTileInfoBytes;
+  }
+  __device__ __forceinline__ u32 Zero() const { return base + C::kMemory.zero_offset_bytes; }
+
+  // Full: the copy engine has written; empty: every reader is done.
+  __device__ __forceinline__ u32 KFull(u32 stage) const { return Barrier(stage); }
+  __device__ __forceinline__ u32 KEmpty(u32 stage) const { return Barrier(C::kStages + stage); }
+  __device__ __forceinline__ u32 VFull(u32 stage) const { return Barrier(2 * C::kStages + stage); }
+  __device__ __forceinline__ u32 VEmpty(u32 stage) const { return Barrier(3 * C::kStages + stage); }
+  __device__ __forceinline__ u32 QFull(u32 slot) const { return Barrier(4 * C::kStages + slot); }
+  __device__ __forceinline__ u32 QEmpty(u32 slot) const {
+    return Barrier(4 * C::kStages + C::kSlots + slot);
+  }
+
+  // One thread, before a barrier of the whole CTA.
+  __device__ __forceinline__ void Initialise() const {
+    for (u32 stage = 0; stage < C::kStages; ++stage) {
+      ptx::BarrierInit(KFull(stage), 1);
+      ptx::BarrierInit(VFull(stage), 1);
+      ptx::BarrierInit(KEmpty(stage), 4 * C::kConsumers);  // one arrival of each warp
+      ptx::BarrierInit(VEmpty(stage), 4 * C::kConsumers);
+    }
+    for (u32 slot = 0; slot < C::kSlots; ++slot) {
+      ptx::BarrierInit(QFull(slot), 1);
+      ptx::BarrierInit(QEmpty(slot), 1);  // the storing warp
+    }
+    ptx::StoreShared4(Zero(), 0);
+    ptx::BarrierInitFence();
+  }
+
+ private:
+  __device__ __forceinline__ u32 Barrier(u32 index) const {
+    return base + C::kMemory.barriers_offset_bytes + 8 * index;
+  }
+};
+
+// A q tile as its consumers and storing warps learn of it from the producer.
+struct ForwardTile {
+  i32 q_tile = -1;  // -1: there are no more
+  i32 head = 0;
+  i32 batch = 0;
+  i32 num_blocks = 0;  // of keys, at least 1; blocks are taken from the last one down
+  i32 last_block = 0;
+
+  __device__ __forceinline__ bool is_last() const { return q_tile < 0; }
+};
+
+// Published with the arrival at QFull of the slot.
+__device__ __forceinline__ void StoreTileInfo(u32 address, const ForwardTile& tile) {
+  const u32 words[4] = {static_cast<u32>(tile.q_tile), static_cast<u32>(tile.head),
+                        static_cast<u32>(tile.batch), static_cast<u32>(tile.num_blocks)};
+  ptx::StoreShared16(address, words);
+  ptx::StoreShared4(address + 16, static_cast<u32>(tile.last_block));
+}
+
+// After waiting for QFull. The same in every lane, so that it can live in uniform registers.
+__device__ __forceinline__ ForwardTile LoadTileInfo(u32 address) {
+  u32 words[4];
+  ptx::LoadShared16(words, address);
+  const u32 last_block = ptx::LoadShared4(address + 16);
+  const auto uniform = [](u32 x) { return static_cast<i32>(__shfl_sync(0xFFFFFFFFu, x, 0)); };
+  return ForwardTile{uniform(words[0]), uniform(words[1]), uniform(words[2]), uniform(words[3]),
+                     uniform(last_block)};
+}
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_KERNELS_SM90_FORWARD_CONFIG_CUH_

@@ -1,0 +1,288 @@
+// A consuming warpgroup: 64 rows of every q tile of its CTA.
+//
+// Steps are staggered: a step issues Q K^T of its block and P V of the block before, then takes the
+// exponentials of its block while the tensor core works for the other warpgroups. Warpgroups issue
+// in turns. The last P V of a tile goes with the first Q K^T of the next one, so that the tensor
+// core does not wait at the end of a tile either.
+#ifndef HEED_CUDA_KERNELS_SM90_FORWARD_CONSUMER_CUH_
+#define HEED_CUDA_KERNELS_SM90_FORWARD_CONSUMER_CUH_
+
+#include "cuda/kernels/ptx/tma.cuh"
+#include "cuda/kernels/ptx/warpgroup.cuh"
+#include "cuda/kernels/sm90/forward_softmax.cuh"
+
+namespace heed::cuda {
+
+template <class C>
+class Consumer {
+ public:
+  __device__ __forceinline__ Consumer(const Sm90ForwardArgs& args, SharedLayout<C> shared,
+                                      int consumer)
+      : args_(args), shared_(shared), consumer_(consumer) {
+    lane_ = static_cast<int>(threadIdx.x) % 32;
+    warp_ = static_cast<int>(__shfl_sync(0xFFFFFFFFu, threadIdx.x / 32 % 4, 0));
+    q_operand_ = OperandOf(shared.Slab(consumer));
+    k_operand_ = OperandOf(shared.K(0));
+    v_operand_ = NMajorOperandOf<C::kKeys>(shared.V(0));
+  }
+
+  __device__ __forceinline__ void Run() {
+    ProbBlock<C> p, p_next;
+    if (consumer_ == C::kConsumers - 1) PassTurn();  // to the first one
+    ReadTile();
+    if (tile_.is_last()) return;
+    ClearOutput();
+    ResetReference<C>(rows_);
+    IssueScores();
+    PassTurn();
+    ptx::WgmmaWait<0>();
+    FinishScores(0, IsBounded(0));
+    SoftmaxBlock<C, BlockOfTile::kFirst>(p, rows_, s_, Factor());
+    SoftmaxRows finished;
+    u32 finished_slot;
+    while (true) {
+      RunLaterBlocks(p, p_next);
+      finished = rows_;
+      finished_slot = Slot();
+      q_.Advance();
+      ReadTile();
+      if (tile_.is_last()) break;
+      ResetReference<C>(rows_);
+      IssueScores();
+      IssueOutput(p);
+      PassTurn();
+      ptx::WgmmaWait<1>();
+      FinishScores(0, IsBounded(0));
+      SoftmaxBlock<C, BlockOfTile::kFirst>(p_next, rows_, s_, Factor());
+      FinishOutput();
+      CopyProbs(p, p_next);
+      StoreTile(finished_slot, finished);
+      ClearOutput();
+    }
+    TakeTurn();
+    IssueOutput(p);
+    if (consumer_ != C::kConsumers - 1) PassTurn();  // nobody waits for the last one
+    FinishOutput();
+    StoreTile(finished_slot, finished);
+  }
+
+ private:
+  // Blocks 1 .. of the tile; p: of block n - 1 before block n, and of the last block in the end.
+  __device__ __forceinline__ void RunLaterBlocks(ProbBlock<C>& p, ProbBlock<C>& p_next) {
+    const i32 num_blocks = tile_.num_blocks;
+    i32 plain_end = num_blocks;
+    if constexpr (C::Traits::kWindow == 2) plain_end = NumBlocksBeforeLeftBound();
+    i32 n = 1;
+    // Until blocks are seen in full and an even number of them is left.
+#pragma unroll 1
+    while (n < plain_end && (IsBounded(n) || (plain_end - n) % 2 != 0)) {
+      RunStep(p, p_next, n, C::kHasWindow && IsBounded(n));
+      CopyProbs(p, p_next);
+      ++n;
+    }
+    // In pairs, so that p and p_next change roles without a copy.
+#pragma unroll 1
+    for (; n < plain_end; n += 2) {
+      RunStep(p, p_next, n, false);
+      RunStep(p_next, p, n + 1, false);
+    }
+    if constexpr (C::Traits::kWindow == 2) {
+#pragma unroll 1
+      for (; n < num_blocks; ++n) {
+        RunStep(p, p_next, n, true);
+        CopyProbs(p, p_next);
+      }
+    }
+  }
+
+  // p: of block n - 1; p_next: of block n.
+  __device__ __forceinline__ void RunStep(const ProbBlock<C>& p, ProbBlock<C>& p_next, i32 n,
+                                          bool is_bounded) {
+    IssueScores();
+    IssueOutput(p);
+    PassTurn();
+    ptx::WgmmaWait<1>();
+    FinishScores(n, is_bounded);
+    SoftmaxBlock<C, BlockOfTile::kLater>(p_next, rows_, s_, Factor());
+    FinishOutput();
+    if (rows_.is_moved) RescaleOutput();
+  }
+
+  // Waits for K and for the turn, issues Q K^T.
+  __device__ __forceinline__ void IssueScores() {
+    ptx::BarrierWait(shared_.KFull(k_.index), k_.parity);
+    TakeTurn();
+    ptx::WgmmaFence();
+    MultiplyTransposed<typename C::Element, C::kKeys, C::Traits::kHeadDim>(
+        s_, q_operand_ + q_.index * (C::kConsumers * C::kMemory.slab_bytes / 16),
+        k_operand_ + k_.index * (C::kMemory.kv_bytes / 16));
+    ptx::WgmmaCommit();
+  }
+
+  // Scores of block n of the tile have arrived.
+  __device__ __forceinline__ void FinishScores(i32 n, bool is_bounded) {
+    PinAccumulators(s_);
+    Release(shared_.KEmpty(k_.index));
+    k_.Advance();
+    ApplyTerms<C>(s_, args_.problem.score);
+    if (is_bounded) MaskScores(n);
+  }
+
+  __device__ __forceinline__ void IssueOutput(const ProbBlock<C>& p) {
+    ptx::BarrierWait(shared_.VFull(v_.index), v_.parity);
+    ptx::WgmmaFence();
+    MultiplyRegisters<typename C::Element, C::Traits::kHeadDimV, C::kKeys>(
+        o_, p, v_operand_ + v_.index * (C::kMemory.kv_bytes / 16));
+    ptx::WgmmaCommit();
+  }
+
+  __device__ __forceinline__ void FinishOutput() {
+    ptx::WgmmaWait<0>();
+    PinAccumulators(o_);
+    Release(shared_.VEmpty(v_.index));
+    v_.Advance();
+  }
+
+  __device__ __forceinline__ void Release(u32 barrier) const {
+    if (lane_ == 0) ptx::BarrierArrive(barrier);
+  }
+
+  __device__ __forceinline__ void TakeTurn() const {
+    ptx::NamedBarrier(kTurnBarrier + consumer_, 2 * 128);
+  }
+  __device__ __forceinline__ void PassTurn() const {
+    const int next = consumer_ == C::kConsumers - 1 ? 0 : consumer_ + 1;
+    ptx::NamedBarrierArrive(kTurnBarrier + next, 2 * 128);
+  }
+
+  __device__ __forceinline__ float Factor() const { return FactorOf<C>(args_.problem.score); }
+  __device__ __forceinline__ u32 Slot() const { return q_.index * C::kConsumers + consumer_; }
+  __device__ __forceinline__ void ReadTile() {
+    ptx::BarrierWait(shared_.QFull(Slot()), q_.parity);
+    tile_ = LoadTileInfo(shared_.TileInfo(Slot()));
+  }
+
+  __device__ __forceinline__ i32 QLen() const {
+    return static_cast<i32>(args_.problem.lengths.max_q_len);
+  }
+  __device__ __forceinline__ i32 KvLen() const {
+    return static_cast<i32>(args_.problem.lengths.max_kv_len);
+  }
+  // Of this warpgroup.
+  __device__ __forceinline__ i32 FirstRow(const ForwardTile& tile) const {
+    return tile.q_tile * C::Traits::kTileQ + consumer_ * kWarpgroupRows;
+  }
+  __device__ __forceinline__ i32 FirstKey(i32 n) const { return (tile_.last_block - n) * C::kKeys; }
+
+  // Rows past the last one repeat it: they are not stored, and must not look empty.
+  __device__ __forceinline__ VisibleColumns ColumnsOf(i32 row) const {
+    const i32 known = device::Min(row, QLen() - 1);
+    VisibleColumns columns{0, KvLen()};
+    if constexpr (C::Traits::kWindow == 2) columns.begin = known + args_.diagonal_low;
+    if constexpr (C::kHasWindow) {
+      columns.end = device::Min(columns.end, known + args_.diagonal_high + 1);
+    }
+    return columns;
+  }
+
+  // Whether some row of the warpgroup may not see all of block n.
+  __device__ __forceinline__ bool IsBounded(i32 n) const {
+    const i32 first_key = FirstKey(n);
+    const VisibleColumns first = ColumnsOf(FirstRow(tile_));
+    bool is_bounded = first_key + C::kKeys > first.end;
+    if constexpr (C::Traits::kWindow == 2) {
+      is_bounded |= first_key < ColumnsOf(FirstRow(tile_) + kWarpgroupRows - 1).begin;
+    }
+    return is_bounded;
+  }
+
+  // Blocks of the tile, at least 1, after which all are bounded on the left.
+  __device__ __forceinline__ i32 NumBlocksBeforeLeftBound() const {
+    const i32 begin = ColumnsOf(FirstRow(tile_) + kWarpgroupRows - 1).begin;
+    const i32 plain_block = device::CeilDiv(device::Max(begin, 0), C::kKeys);
+    return device::Clamp(tile_.last_block + 1 - plain_block, 1, tile_.num_blocks);
+  }
+
+  __device__ __forceinline__ void MaskScores(i32 n) {
+    const i32 row = FirstRow(tile_) + 16 * warp_ + lane_ / 4;
+    const VisibleColumns rows[2] = {ColumnsOf(row), ColumnsOf(row + 8)};
+    MaskBlock<C>(s_, rows, FirstKey(n) + 2 * (lane_ % 4), Factor());
+  }
+
+  __device__ __forceinline__ void ClearOutput() {
+#pragma unroll
+    for (int i = 0; i < C::kOutputRegisters; ++i) o_[i] = 0.0f;
+  }
+  __device__ __forceinline__ void RescaleOutput() {
+#pragma unroll
+    for (int i = 0; i < C::kOutputRegisters; ++i) o_[i] *= rows_.keep[i / 2 % 2];
+  }
+
+  // Through a zero from memory, which the assembler cannot know: it would give both arrays the same
+  // registers, and then wait for every product before it writes them.
+  __device__ __forceinline__ void CopyProbs(ProbBlock<C>& p, const ProbBlock<C>& p_next) const {
+    const u32 zero = ptx::LoadShared4(shared_.Zero());
+#pragma unroll
+    for (int i = 0; i < C::kProbRegisters; ++i) p[i] = p_next[i] ^ zero;
+  }
+
+  // O into the slot that held the tile's Q, from where a storing warp takes it; lse to memory.
+  __device__ __forceinline__ void StoreTile(u32 slot, const SoftmaxRows& rows) const {
+    const ForwardTile tile = LoadTileInfo(shared_.TileInfo(slot));
+    const ScoreRuleArg& rule = args_.problem.score;
+    float sink = 0.0f;
+    if constexpr (C::Traits::kSinks) {
+      sink = rule.sinks.data[tile.batch * rule.sinks.batch_stride_elems +
+                             tile.head * rule.sinks.head_stride_elems];
+    }
+    float scale[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      constexpr bool kHasSink = C::Traits::kSinks != 0;
+      const RowResult known =
+          FinishSoftmaxRow<kHasSink>(rows.neg_ref[half], QuadSum(rows.sum[half]), sink, 1.0f);
+      scale[half] = known.scale;
+      const i32 row = FirstRow(tile) + 16 * warp_ + 8 * half + lane_ / 4;
+      if (args_.lse.data != nullptr && lane_ % 4 == 0 && row < QLen()) {
+        args_.lse.data[tile.batch * args_.lse.batch_stride_elems +
+                       tile.head * args_.lse.head_stride_elems + row * args_.lse.row_stride_elems] =
+            known.lse;
+      }
+    }
+    StoreOutput(shared_.Slab(slot), scale);
+    ptx::FenceProxyAsync();
+    ptx::NamedBarrierArrive(kOutputBarrier + consumer_, 128 + 32);
+  }
+
+  __device__ __forceinline__ void StoreOutput(u32 slab, const float (&scale)[2]) const {
+    const int row = 16 * warp_ + lane_ % 16;
+    const u32 row_address = slab + row * kPanelRowBytes;
+#pragma unroll
+    for (int step = 0; step < C::Traits::kHeadDimV / 16; ++step) {
+      u32 r[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int at = 8 * step + 2 * i;
+        r[i] = C::Element::Pack(o_[at] * scale[i % 2], o_[at + 1] * scale[i % 2]);
+      }
+      const int chunk = (2 * (step % 4) + lane_ / 16) ^ (row % 8);
+      ptx::StoreMatrixX4(row_address + step / 4 * (kWarpgroupRows * kPanelRowBytes) + chunk * 16,
+                         r);
+    }
+  }
+
+  const Sm90ForwardArgs& args_;
+  SharedLayout<C> shared_;
+  int consumer_, warp_, lane_;
+  u64 q_operand_, k_operand_, v_operand_;
+  Ring<C::kStages> k_, v_;
+  Ring<kQSlots> q_;
+  ForwardTile tile_;
+  ScoreBlock<C> s_;
+  float o_[C::kOutputRegisters];
+  SoftmaxRows rows_;
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_KERNELS_SM90_FORWARD_CONSUMER_CUH_

@@ -1,0 +1,225 @@
+#include "cuda/sm90_forward.h"
+
+#include <algorithm>
+#include <cinttypes>
+
+#include "cuda/device_workspace.h"
+#include "cuda/forward.h"
+#include "cuda/half_lse.h"
+#include "cuda/kernels/sm90/forward_shape.h"
+#include "cuda/problem_args.h"
+#include "cuda/row_family.h"
+#include "cuda/tensor_map.h"
+#include "device/constants.h"
+
+namespace heed::cuda {
+
+using core::ForwardProblem;
+using core::KernelRow;
+using core::Plan;
+using core::Status;
+
+namespace {
+
+// K and V of one section of tiles stay within this much of the L2 cache (50 MB on H100).
+constexpr std::int64_t kSectionBytes = std::int64_t{32} << 20;
+constexpr std::int64_t kMaxRows = std::int64_t{1} << 30;  // so that sums of two lengths fit 32 bits
+constexpr std::size_t kBlockBytes = 256;                  // alignment of blocks of the workspace
+
+// Tiles take the row's head dim, which zeros fill up: one kernel for all below.
+int TileHeadDim(const KernelRow& row) { return static_cast<int>(row.max_head_dim); }
+
+Sm90ForwardShape ShapeOfRow(const KernelRow& row) {
+  return {TileHeadDim(row), row.tile_q_rows, row.tile_kv_rows, row.cuda.num_stages};
+}
+
+std::int64_t NumQTiles(const ForwardProblem& problem, const KernelRow& row) {
+  return device::CeilDiv<std::int64_t>(problem.shape.max_q_len, row.tile_q_rows);
+}
+
+std::int64_t NumTasks(const ForwardProblem& problem, const KernelRow& row) {
+  return NumQTiles(problem, row) * problem.shape.num_q_heads * problem.shape.batch;
+}
+
+bool HasWindow(const ForwardProblem& problem) {
+  return problem.score.window.left >= 0 || problem.score.window.right >= 0;
+}
+
+TensorExtents QExtents(const ForwardProblem& problem, std::int64_t columns) {
+  const core::Shape& shape = problem.shape;
+  return {shape.batch, shape.max_q_len, shape.num_q_heads, columns};
+}
+
+// Ends behind the last key that some query sees.
+TensorExtents KvExtents(const ForwardProblem& problem, std::int64_t columns) {
+  const core::Shape& shape = problem.shape;
+  const device::KeyRange last = device::VisibleKeys(problem.score.window, shape.max_q_len - 1,
+                                                    shape.max_q_len, shape.max_kv_len);
+  return {shape.batch, last.end, shape.num_kv_heads, columns};
+}
+
+std::int64_t FirstVisibleKey(const ForwardProblem& problem) {
+  const core::Shape& shape = problem.shape;
+  return device::VisibleKeys(problem.score.window, 0, shape.max_q_len, shape.max_kv_len).begin;
+}
+
+bool CanMapAll(const ForwardProblem& problem) {
+  const std::int64_t d = problem.shape.head_dim, dv = problem.shape.head_dim_v;
+  return CanMapTensor(problem.q, QExtents(problem, d)) &&
+         CanMapTensor(problem.k, KvExtents(problem, d)) &&
+         CanMapTensor(problem.v, KvExtents(problem, dv)) &&
+         CanMapTensor(problem.o, QExtents(problem, dv));
+}
+
+bool HasLengths(const ForwardProblem& problem) {
+  return problem.cu_seqlens_q.present() || problem.cu_seqlens_kv.present() ||
+         problem.seqused_q.present() || problem.seqused_kv.present();
+}
+
+}  // namespace
+
+const char* WhyNotSm90Forward(const KernelRow& row, const ForwardProblem& problem) {
+  const core::Shape& shape = problem.shape;
+  const core::ScoreRule& rule = problem.score;
+  if (problem.block_table.present()) return "does not read pages";
+  if (HasLengths(problem)) return "does not take arrays of lengths";
+  if (rule.alibi_slopes.present()) return "does not compute ALiBi";
+  if (rule.bias.present()) return "does not add a bias";
+  if (rule.mask.present()) return "does not read a mask";
+  if (rule.dropout.active()) return "does not drop out";
+  // 0 times -inf, which stands for a hidden key, would be NaN.
+  if (static_cast<float>(rule.scale * device::kLog2E) == 0.0f) return "does not take a scale of 0";
+  if (shape.max_kv_len == 0) return "needs at least one key";
+  if (shape.max_q_len > kMaxRows || shape.max_kv_len > kMaxRows) {
+    return "does not take sequences longer than 2^30 rows";
+  }
+  if (shape.max_q_len > 0 && !CanMapAll(problem)) {
+    return "TMA needs data pointers and strides of multiples of 16 bytes, and no zero strides";
+  }
+  if (NumSplitsOf(problem, NumTasks(problem, row)) > 1) {
+    return "does not split the keys, which few query tiles call for";
+  }
+  return nullptr;
+}
+
+std::size_t Sm90ForwardSharedBytesOf(const KernelRow& row) {
+  return static_cast<std::size_t>(Sm90ForwardSharedBytes(ShapeOfRow(row)));
+}
+
+KernelKey Sm90ForwardKeyOf(const KernelRow& row, const ForwardProblem& problem) {
+  KernelKey key;
+  key.entry = KernelEntry::kForwardSm90;
+  key.family = FamilyOf(row);
+  key.traits = TraitsOf(row, problem);
+  key.traits.head_dim = key.traits.head_dim_v = TileHeadDim(row);
+  return key;
+}
+
+namespace {
+
+// Blocks of the workspace, each aligned to 256 bytes.
+struct WorkspaceLayout {
+  std::size_t next_task = 0;  // the counter, where tiles differ in length
+  std::size_t wide_lse = 0;
+  std::size_t num_bytes = 0;
+};
+
+WorkspaceLayout LayoutOf(const ForwardProblem& problem) {
+  WorkspaceLayout layout;
+  layout.wide_lse = HasWindow(problem) ? kBlockBytes : 0;
+  const std::size_t lse_bytes = HalfLse(problem).num_bytes();
+  layout.num_bytes = layout.wide_lse + (lse_bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+  return layout;
+}
+
+// Tiles of different lengths keep K and V of a whole section in use; equal ones go pair by pair.
+std::int64_t SectionPairs(const ForwardProblem& problem) {
+  if (!HasWindow(problem)) return 1;
+  const core::Shape& shape = problem.shape;
+  const std::int64_t head_bytes = shape.max_kv_len * (shape.head_dim + shape.head_dim_v) * 2;
+  return std::max<std::int64_t>(1, kSectionBytes / head_bytes) * shape.group;
+}
+
+Status FillMaps(const Driver& driver, const ForwardProblem& problem, const KernelRow& row,
+                Sm90ForwardArgs* args) {
+  const std::int64_t d = problem.shape.head_dim, dv = problem.shape.head_dim_v;
+  HEED_RETURN_IF_ERROR(
+      MakeTensorMap(driver, problem.q, QExtents(problem, d), 0, kWarpgroupRows, &args->q_map));
+  HEED_RETURN_IF_ERROR(MakeTensorMap(driver, problem.k, KvExtents(problem, d), args->first_key,
+                                     row.tile_kv_rows, &args->k_map));
+  HEED_RETURN_IF_ERROR(MakeTensorMap(driver, problem.v, KvExtents(problem, dv), args->first_key,
+                                     row.tile_kv_rows, &args->v_map));
+  return MakeTensorMap(driver, problem.o, QExtents(problem, dv), 0, kWarpgroupRows, &args->o_map);
+}
+
+Sm90ForwardArgs ArgsOf(const ForwardProblem& problem, const KernelRow& row, ErrorCounters* errors) {
+  const core::Shape& shape = problem.shape;
+  Sm90ForwardArgs args = {};
+  args.problem = ProblemArgOf(problem, errors);
+  args.first_key = static_cast<i32>(FirstVisibleKey(problem));
+  const device::Diagonals diagonals =
+      device::VisibleDiagonals(problem.score.window, shape.max_q_len, shape.max_kv_len);
+  args.diagonal_low = static_cast<i32>(diagonals.low);
+  args.diagonal_high = static_cast<i32>(diagonals.high);
+  const std::int64_t num_pairs = shape.batch * shape.num_q_heads;
+  args.num_q_tiles = static_cast<u32>(NumQTiles(problem, row));
+  args.num_pairs = static_cast<u32>(num_pairs);
+  args.section_pairs = static_cast<u32>(std::min(SectionPairs(problem), num_pairs));
+  return args;
+}
+
+LaunchShape ShapeOf(const CallContext& context, const Plan& plan) {
+  const std::int64_t num_ctas =
+      std::min<std::int64_t>(plan.num_tasks, context.device().properties().num_multiprocessors);
+  return {num_ctas, Sm90ForwardThreads(ShapeOfRow(*plan.row)), Sm90ForwardSharedBytesOf(*plan.row)};
+}
+
+Status Launch(const CallContext& context, const ForwardProblem& problem, const Plan& plan,
+              const KernelKey& key, char* block, ErrorCounters* errors) {
+  const Driver& driver = context.driver();
+  const WorkspaceLayout layout = LayoutOf(problem);
+  const HalfLse half_lse(problem);
+  Sm90ForwardArgs args = ArgsOf(problem, *plan.row, errors);
+  HEED_RETURN_IF_ERROR(FillMaps(driver, problem, *plan.row, &args));
+  args.lse = half_lse.ArgAt(block + layout.wide_lse);
+  if (HasWindow(problem)) {
+    args.next_task = reinterpret_cast<u32*>(block + layout.next_task);
+    HEED_RETURN_IF_ERROR(
+        CheckResult(driver,
+                    driver.memset_d32_async(reinterpret_cast<DevicePointer>(args.next_task), 0, 1,
+                                            context.stream()),
+                    "cuMemsetD32Async"));
+  }
+  HEED_RETURN_IF_ERROR(LaunchKernel(context, key, ShapeOf(context, plan), &args));
+  return half_lse.Convert(context, HalfLse::Direction::kToCaller, block + layout.wide_lse);
+}
+
+}  // namespace
+
+Status PlanSm90Forward(const ForwardProblem& problem, Plan* plan) {
+  plan->num_tasks = NumTasks(problem, *plan->row);
+  plan->workspace_bytes = LayoutOf(problem).num_bytes;
+  constexpr std::int64_t kMaxTasks = 2147483647;
+  if (plan->num_tasks <= kMaxTasks) return {};
+  return core::Unsupported(core::Format("%" PRId64 " query tiles: %s takes at most %" PRId64,
+                                        plan->num_tasks, plan->row->id, kMaxTasks));
+}
+
+Status Sm90Forward(const ForwardProblem& problem, const Plan& plan, Action action) {
+  const KernelKey key = Sm90ForwardKeyOf(*plan.row, problem);
+  CallContext context;
+  HEED_RETURN_IF_ERROR(context.Enter(problem.exec));
+  ErrorCounters* counters = nullptr;
+  ErrorCounters* counters_on_device = nullptr;
+  HEED_RETURN_IF_ERROR(context.device().Counters(context.driver(), &counters, &counters_on_device));
+  if (action == Action::kPrepare) {
+    HEED_RETURN_IF_ERROR(PrepareKernel(context, key, ShapeOf(context, plan)));
+    return HalfLse(problem).Prepare(context, HalfLse::Direction::kToCaller);
+  }
+  if (plan.num_tasks == 0) return {};
+  DeviceWorkspace workspace(context);
+  HEED_RETURN_IF_ERROR(workspace.Acquire(problem.exec, plan.workspace_bytes));
+  return Launch(context, problem, plan, key, workspace.data(), counters_on_device);
+}
+
+}  // namespace heed::cuda

@@ -1,0 +1,59 @@
+#include "cuda/tensor_map.h"
+
+#include <cstdint>
+#include <limits>
+
+namespace heed::cuda {
+namespace {
+
+constexpr std::int64_t kAlignmentBytes = 16;
+constexpr std::int64_t kElementBytes = 2;
+constexpr std::uint32_t kBoxColumns = 64;  // 128 bytes, the width of the swizzle
+
+// CUtensorMapDataType and the other enumerations of cuTensorMapEncodeTiled.
+constexpr int kTypeF16 = 6, kTypeBF16 = 9;
+constexpr int kNoInterleave = 0, kSwizzle128 = 3, kPromoteTo256Bytes = 3, kFillWithZeros = 0;
+
+bool CanMapAxis(std::int64_t length, std::int64_t stride_elems) {
+  if (length > std::numeric_limits<std::int32_t>::max()) return false;
+  if (length <= 1) return true;
+  constexpr std::int64_t kLimitBytes = std::int64_t{1} << 40;
+  return stride_elems > 0 && stride_elems < kLimitBytes / kElementBytes &&
+         stride_elems * kElementBytes % kAlignmentBytes == 0;
+}
+
+// The stride of an axis of length 1 is never used, but checked.
+std::uint64_t StrideBytes(std::int64_t length, std::int64_t stride_elems) {
+  return static_cast<std::uint64_t>(length <= 1 ? kAlignmentBytes : stride_elems * kElementBytes);
+}
+
+}  // namespace
+
+bool CanMapTensor(const core::RowsView& view, const TensorExtents& extents) {
+  return reinterpret_cast<std::uintptr_t>(view.data) % kAlignmentBytes == 0 &&
+         CanMapAxis(extents.rows, view.row_stride_elems) &&
+         CanMapAxis(extents.heads, view.head_stride_elems) &&
+         CanMapAxis(extents.batch, view.batch_stride_elems);
+}
+
+core::Status MakeTensorMap(const Driver& driver, const core::RowsView& view,
+                           const TensorExtents& extents, std::int64_t first_row, int box_rows,
+                           TensorMap* map) {
+  const auto rows = static_cast<std::uint64_t>(extents.rows - first_row);
+  const std::uint64_t lengths[4] = {static_cast<std::uint64_t>(extents.columns), rows,
+                                    static_cast<std::uint64_t>(extents.heads),
+                                    static_cast<std::uint64_t>(extents.batch)};
+  const std::uint64_t strides_bytes[3] = {StrideBytes(extents.rows, view.row_stride_elems),
+                                          StrideBytes(extents.heads, view.head_stride_elems),
+                                          StrideBytes(extents.batch, view.batch_stride_elems)};
+  const std::uint32_t box[4] = {kBoxColumns, static_cast<std::uint32_t>(box_rows), 1, 1};
+  const std::uint32_t steps[4] = {1, 1, 1, 1};
+  const std::int64_t first_byte = first_row * view.row_stride_elems * kElementBytes;
+  const Result result = driver.tensor_map_encode_tiled(
+      map, view.dtype == core::DType::kF16 ? kTypeF16 : kTypeBF16, 4,
+      static_cast<char*>(view.data) + first_byte, lengths, strides_bytes, box, steps, kNoInterleave,
+      kSwizzle128, kPromoteTo256Bytes, kFillWithZeros);
+  return CheckResult(driver, result, "cuTensorMapEncodeTiled");
+}
+
+}  // namespace heed::cuda

@@ -1,0 +1,31 @@
+// Descriptions of tensors for the copy engine (TMA) of compute capability 9.0 and newer.
+#ifndef HEED_CUDA_TENSOR_MAP_H_
+#define HEED_CUDA_TENSOR_MAP_H_
+
+#include "cuda/context.h"
+#include "cuda/kernels/sm90/args.h"
+
+namespace heed::cuda {
+
+// Axes of a q-, k-, v- or o-like operand as the map shall see them.
+struct TensorExtents {
+  std::int64_t batch = 1;
+  std::int64_t rows = 1;
+  std::int64_t heads = 1;
+  std::int64_t columns = 1;
+};
+
+// Whether the copy engine can address the view: aligned to 16 bytes, strides of axes longer than 1
+// positive multiples of 16 bytes below 2^40, axes shorter than 2^31.
+bool CanMapTensor(const core::RowsView& view, const TensorExtents& extents);
+
+// Boxes of box_rows rows and 64 columns of one head, swizzled to 128 bytes (see tile/wgmma.cuh).
+// first_row of the view is row 0 of the map. The view has 16-bit elements, CanMapTensor holds and
+// no axis is empty.
+core::Status MakeTensorMap(const Driver& driver, const core::RowsView& view,
+                           const TensorExtents& extents, std::int64_t first_row, int box_rows,
+                           TensorMap* map);
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_TENSOR_MAP_H_
