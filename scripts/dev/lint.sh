@@ -19,10 +19,12 @@ changed_candidates() {
 
 # tidy_one FILE: findings go to stdout. On stderr clang-tidy counts what it did not show, which is
 # noise unless it failed: then its own errors, such as a missing compile command, stand there too.
+# A configuration that it cannot read makes it go on with other checks and succeed.
 tidy_one() {
   local messages status=0
   messages="$(mktemp)"
   clang-tidy --quiet --warnings-as-errors='*' -p build/release "$1" 2>"$messages" || status=1
+  if grep -q 'Error parsing' "$messages"; then status=1; fi
   [[ "$status" == 0 ]] || { echo "clang-tidy failed on $1:" && cat "$messages"; } >&2
   rm -f "$messages"
   return "$status"

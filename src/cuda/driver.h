@@ -23,8 +23,8 @@ inline constexpr Result kSuccess = 0;
 inline constexpr Result kErrorOutOfMemory = 2;
 inline constexpr Result kErrorNotSupported = 801;
 // Streams that no cuStreamGetCtx answers for: the legacy and the per-thread default stream.
-inline const Stream kLegacyStream = reinterpret_cast<Stream>(1);
-inline const Stream kPerThreadStream = reinterpret_cast<Stream>(2);
+inline CUstream_st* const kLegacyStream = reinterpret_cast<Stream>(1);
+inline CUstream_st* const kPerThreadStream = reinterpret_cast<Stream>(2);
 
 enum class DeviceAttribute : int {
   kMultiprocessorCount = 16,

@@ -86,6 +86,7 @@ class Compilation {
   }
   Result Run(const std::vector<std::string>& options) {
     std::vector<const char*> arguments;
+    arguments.reserve(options.size());
     for (const std::string& option : options) arguments.push_back(option.c_str());
     return functions_.compile_program(program_, static_cast<int>(arguments.size()),
                                       arguments.data());

@@ -116,7 +116,7 @@ int NvrtcMajorOfFile(const std::string& file_name) {
 
 std::vector<std::string> SitePackagesFolders() {
   std::vector<std::string> folders;
-  static const int kHere = 0;
+  static constexpr int kHere = 0;
   AddSitePackagesAbove(core::os::PathOfLibraryWith(&kHere), &folders);
   for (const std::string& path : core::os::LoadedLibraryPaths()) {
     AddSitePackagesAbove(path, &folders);

@@ -136,7 +136,7 @@ Status WritePack(const std::string& path, const PackFacts& facts,
 std::vector<std::string> PackPaths() {
   const std::string named = core::os::Environment("HEED_PACK");
   if (!named.empty()) return {named};
-  static const int kHere = 0;
+  static constexpr int kHere = 0;
   const std::string library = core::os::PathOfLibraryWith(&kHere);
   const std::size_t slash = library.rfind('/');
   if (slash == std::string::npos) return {};

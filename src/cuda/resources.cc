@@ -25,10 +25,10 @@ bool ParseResources(const std::string& log, const std::string& function,
     if (log.find(note) != std::string::npos) parsed.is_serialized = true;
   }
   // ptxas reports one entry function after the other.
-  const std::string kEntry = "Compiling entry function '";
-  const std::size_t begin = log.find(kEntry + function + "'");
+  const std::string heading = "Compiling entry function '";
+  const std::size_t begin = log.find(heading + function + "'");
   if (begin == std::string::npos) return false;
-  const std::string report = log.substr(begin, log.find(kEntry, begin + 1) - begin);
+  const std::string report = log.substr(begin, log.find(heading, begin + 1) - begin);
   if (report.find(" registers") == std::string::npos) return false;
   parsed.registers = NumberBefore(report, " registers");
   parsed.local_bytes = NumberBefore(report, " bytes stack frame");

@@ -10,14 +10,14 @@ work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 export PATH="$work:$PATH"
 
-# plant STATUS: a clang-tidy that writes to both streams and ends with STATUS. The file is its last
-# argument.
+# plant STATUS [WORDS]: a clang-tidy that writes to both streams and ends with STATUS. The file is its
+# last argument.
 plant() {
   cat >"$work/clang-tidy" <<SCRIPT
 #!/bin/sh
 for file in "\$@"; do :; done
 echo "finding in \$file"
-echo "own words" >&2
+echo "${2:-own words}" >&2
 exit $1
 SCRIPT
   chmod +x "$work/clang-tidy"
@@ -40,3 +40,7 @@ expect 0 "$findings" ""
 plant 1
 expect 1 "$findings" \
   $'clang-tidy failed on a.cc:\nclang-tidy failed on b.cc:\nown words\nown words'
+# A configuration that clang-tidy cannot read does not change its status.
+plant 0 'Error parsing .clang-tidy: unknown key'
+expect 1 "$findings" "$(printf 'Error parsing .clang-tidy: unknown key\n%.0s' 1 2)
+$(printf 'clang-tidy failed on %s.cc:\n' a b)"
