@@ -2,6 +2,7 @@
 #ifndef HEED_CUDA_KERNELS_MMA_FORWARD_SCORES_CUH_
 #define HEED_CUDA_KERNELS_MMA_FORWARD_SCORES_CUH_
 
+#include "cuda/kernels/common/score_terms.cuh"
 #include "cuda/kernels/mma/forward_config.cuh"
 #include "device/constants.h"
 #include "device/mask.h"
@@ -22,64 +23,13 @@ __device__ __forceinline__ RowRange RowRangeOf(const device::WindowRule& window,
   return RowRange{static_cast<i32>(range.begin), static_cast<i32>(range.end)};
 }
 
-// What the terms of one head need, fetched once.
-struct HeadTerms {
-  const u8* bias = nullptr;
-  const u8* mask = nullptr;
-  float slope_log2 = 0.0f;
-};
-
 template <class C>
-constexpr int kBiasBytes = C::Traits::kBias == 1 ? 4 : C::Element::kBytes;
+constexpr int kBiasBytes = kBiasElementBytes<typename C::Traits, typename C::Element>;
 
 template <class C>
 __device__ __forceinline__ HeadTerms HeadTermsOf(const ScoreRuleArg& rule,
                                                  const ForwardTask& task) {
-  using T = typename C::Traits;
-  HeadTerms terms;
-  if constexpr (T::kBias != 0) {
-    const i64 elems = device::ScoreOffsetElems(rule.bias.strides, task.batch, task.q_head, 0, 0);
-    terms.bias = static_cast<const u8*>(rule.bias.data) + elems * kBiasBytes<C>;
-  }
-  if constexpr (T::kMask) {
-    terms.mask = static_cast<const u8*>(rule.mask.data) +
-                 device::ScoreOffsetElems(rule.mask.strides, task.batch, task.q_head, 0, 0);
-  }
-  if constexpr (T::kAlibi) {
-    const HeadArg& slopes = rule.alibi_slopes;
-    terms.slope_log2 =
-        slopes
-            .data[task.batch * slopes.batch_stride_elems + task.q_head * slopes.head_stride_elems] *
-        static_cast<float>(device::kLog2E);
-  }
-  return terms;
-}
-
-// Walks along one row of bias or mask, 8 keys at a time.
-struct ScoreCursor {
-  const u8* at = nullptr;
-  i64 key_bytes = 0;
-  __device__ __forceinline__ const u8* At(int column) const {
-    return column == 0 ? at : at + key_bytes;
-  }
-  __device__ __forceinline__ void Advance() { at += 8 * key_bytes; }
-};
-
-__device__ __forceinline__ ScoreCursor MakeCursor(const u8* head,
-                                                  const device::ScoreStrides& strides,
-                                                  int elem_bytes, i32 row, i32 key) {
-  const i64 elems = device::ScoreOffsetElems(strides, 0, 0, row, key);
-  return ScoreCursor{head + elems * elem_bytes, strides.key_elems * elem_bytes};
-}
-
-template <class C>
-__device__ __forceinline__ float LoadBias(const u8* at) {
-  if constexpr (C::Traits::kBias == 1) {
-    return *reinterpret_cast<const float*>(at);
-  } else {
-    using Element = typename C::Element;
-    return Element::ToF32(*reinterpret_cast<const typename Element::Storage*>(at));
-  }
+  return MakeHeadTerms<typename C::Traits, typename C::Element>(rule, task.batch, task.q_head);
 }
 
 // Replaces s (q . k) by the score in log2 units. kIsBounded: some key of the step is hidden from
@@ -91,8 +41,6 @@ __device__ __forceinline__ void ScoreStep(Scores<C>& s, const ScoreRuleArg& rule
   using T = typename C::Traits;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const i32 lane_key = first_key + lane % 4 * 2;
-  constexpr float kLog2E = static_cast<float>(device::kLog2E);
-  const float inverse_softcap = T::kSoftcap ? 1.0f / rule.softcap : 0.0f;
 #pragma unroll
   for (int m = 0; m < C::kRowBlocks; ++m) {
 #pragma unroll
@@ -102,8 +50,7 @@ __device__ __forceinline__ void ScoreStep(Scores<C>& s, const ScoreRuleArg& rule
       const i32 row = device::Min(task.first_row + warp_row + row_in_warp, task.q_len - 1);
       RowRange range{0, task.kv_len};
       if constexpr (kIsBounded && C::kHasWindow) range = ranges[row_in_warp];
-      // Position minus the lane's first key; exact below 2^24, correctly rounded above.
-      const float ahead = static_cast<float>(row + task.shift - lane_key);
+      const float ahead = KeysAhead(row, task.shift, lane_key);
       ScoreCursor bias, mask;
       if constexpr (T::kBias != 0) {
         bias = MakeCursor(terms.bias, rule.bias.strides, kBiasBytes<C>, row, lane_key);
@@ -121,18 +68,8 @@ __device__ __forceinline__ void ScoreStep(Scores<C>& s, const ScoreRuleArg& rule
             is_visible = is_visible && key >= range.begin;
           }
           if constexpr (T::kMask) is_visible = is_visible && *mask.At(column) != 0;
-          if constexpr (T::kSoftcap) {
-            score = tanhf(score * rule.scale * inverse_softcap) * (rule.softcap * kLog2E);
-          } else {
-            score *= rule.scale_log2;
-          }
-          if constexpr (T::kBias != 0) {
-            if (is_visible) score = fmaf(LoadBias<C>(bias.At(column)), kLog2E, score);
-          }
-          if constexpr (T::kAlibi) {
-            const float distance = fabsf(ahead - static_cast<float>(8 * n + column));
-            score = fmaf(-terms.slope_log2, distance, score);
-          }
+          score = ScoreOf<T, typename C::Element>(score, rule, terms, is_visible, bias.At(column),
+                                                  ahead - static_cast<float>(8 * n + column));
           score = is_visible ? score : -device::kInfinity;
         }
         bias.Advance();

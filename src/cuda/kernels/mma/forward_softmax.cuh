@@ -7,39 +7,14 @@
 #ifndef HEED_CUDA_KERNELS_MMA_FORWARD_SOFTMAX_CUH_
 #define HEED_CUDA_KERNELS_MMA_FORWARD_SOFTMAX_CUH_
 
+#include "cuda/kernels/common/dropout_block.cuh"
 #include "cuda/kernels/common/softmax_row.cuh"
 #include "cuda/kernels/mma/forward_config.cuh"
 #include "cuda/kernels/ptx/math.cuh"
 #include "cuda/kernels/tile/mma.cuh"
 #include "device/constants.h"
-#include "device/dropout.h"
 
 namespace heed::cuda {
-
-// Which elements dropout keeps; the key and row patches of the lane's first element of the step.
-struct DropoutStep {
-  device::DropoutStream stream;
-  u32 head_index = 0;
-  u32 drop_threshold = 0;
-  u32 first_row = 0;  // of the lane in the warp's first block
-  u32 first_key = 0;  // of the lane in the step's first block
-};
-
-// Zeroes the dropped ones of the 16 x 16 block (m, pair): left and right are its two n8 halves.
-__device__ __forceinline__ void DropBlock(float (&left)[4], float (&right)[4],
-                                          const DropoutStep& dropout, int m, int pair) {
-  const device::DropoutPatch patch =
-      device::PatchOf(dropout.first_row + 16 * m, dropout.first_key + 16 * pair);
-  const device::PhiloxWords words = device::DropoutWords(dropout.stream, dropout.head_index, patch);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const u32 left_word = words.word[i / 2 * 2], right_word = words.word[i / 2 * 2 + 1];
-    const u32 left_number = i % 2 == 0 ? left_word & 0xFFFFu : left_word >> 16;
-    const u32 right_number = i % 2 == 0 ? right_word & 0xFFFFu : right_word >> 16;
-    left[i] = device::IsKept(left_number, dropout.drop_threshold) ? left[i] : 0.0f;
-    right[i] = device::IsKept(right_number, dropout.drop_threshold) ? right[i] : 0.0f;
-  }
-}
 
 // p = 2^(factor * s + neg_ref), dropped and packed as the A operand of P V; sum = this lane's sums
 // before dropout.

@@ -123,17 +123,8 @@ __device__ __forceinline__ DropoutStep MakeDropoutStep(const ProblemArg& problem
                                                        const ForwardTask& task, i32 warp_row) {
   DropoutStep step;
   if constexpr (C::Traits::kDropout) {
-    const DropoutArg& dropout = problem.score.dropout;
-    u64 seed = dropout.seed, offset = dropout.offset;
-    if (dropout.device_rng != nullptr) {
-      seed = dropout.device_rng[0];
-      offset = dropout.device_rng[1];
-    }
-    step.stream = device::MakeDropoutStream(seed, offset);
-    step.head_index = static_cast<u32>(task.batch) * static_cast<u32>(problem.num_q_heads) +
-                      static_cast<u32>(task.q_head);
-    step.drop_threshold = dropout.drop_threshold;
-    step.first_row = static_cast<u32>(task.first_row + warp_row) + threadIdx.x % 32 / 4;
+    const u32 first_row = static_cast<u32>(task.first_row + warp_row) + threadIdx.x % 32 / 4;
+    step = MakeDropoutStep(problem, task.batch, task.q_head, first_row);
   }
   return step;
 }
