@@ -57,12 +57,14 @@ struct StepContext {
   DropoutStep dropout;
 };
 
+__device__ __forceinline__ bool IsBounded(const WarpKeys& keys, i32 first_key) {
+  return first_key < keys.inner_low || first_key + Config::kStepKeys > keys.inner_high;
+}
+
 // Scores in place; returns how many log2 units one counts.
 __device__ __forceinline__ float ApplyTerms(Scores<Config>& s, const StepContext& context,
                                             i32 first_key) {
-  const bool is_bounded =
-      first_key < context.keys.inner_low || first_key + Config::kStepKeys > context.keys.inner_high;
-  if (is_bounded) {
+  if (IsBounded(context.keys, first_key)) {
     ScoreStep<Config, true>(s, *context.rule, context.task, context.terms, context.ranges,
                             context.warp_row, first_key);
     return 1.0f;
@@ -75,9 +77,10 @@ __device__ __forceinline__ float ApplyTerms(Scores<Config>& s, const StepContext
   return context.rule->scale_log2;
 }
 
-// The same for any step, for where size counts and time does not.
+// The same scores with less code, for where size counts and time does not.
 __device__ __forceinline__ float ApplyTermsAgain(Scores<Config>& s, const StepContext& context,
                                                  i32 first_key) {
+  if (!Config::kHasTerms && !IsBounded(context.keys, first_key)) return context.rule->scale_log2;
   ScoreStep<Config, true>(s, *context.rule, context.task, context.terms, context.ranges,
                           context.warp_row, first_key);
   return 1.0f;

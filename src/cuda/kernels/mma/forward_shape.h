@@ -26,17 +26,18 @@ struct ForwardVariant {
   int min_ctas = 1;        // CTAs an SM shall hold: bounds the registers of a thread
   int q_in_registers = 0;  // 1: a warp keeps its rows of Q in registers
   int is_overlapped = 0;   // 1: the steps of one staged tile overlap, see RunOverlappedTile
+  int keeps_scores = 0;    // 1: scores stay in registers until their exponentials proved safe
   int step_keys = 0;       // keys of one softmax step of a warp; 0: min(64, keys of its group)
 };
 
 HEED_DEVICE int EncodeForwardVariant(const ForwardVariant& v) {
   return (v.column_passes - 1) + ((v.min_ctas - 1) << 4) + (v.q_in_registers << 8) +
-         (v.is_overlapped << 9) + ((v.step_keys / 16) << 10);
+         (v.is_overlapped << 9) + (v.keeps_scores << 10) + ((v.step_keys / 16) << 11);
 }
 
 HEED_DEVICE ForwardVariant DecodeForwardVariant(int variant) {
   return ForwardVariant{(variant & 15) + 1, ((variant >> 4) & 15) + 1, (variant >> 8) & 1,
-                        (variant >> 9) & 1, ((variant >> 10) & 31) * 16};
+                        (variant >> 9) & 1, (variant >> 10) & 1,       ((variant >> 11) & 31) * 16};
 }
 
 HEED_DEVICE int ForwardThreads(const ForwardShape& shape) { return shape.num_warps * 32; }

@@ -16,12 +16,18 @@
 
 namespace heed::cuda {
 
-// p = 2^(factor * s + neg_ref), dropped and packed as the A operand of P V; sum = this lane's sums
-// before dropout.
+// How to read a row's scores: weight = 2^(factor * s + neg_ref).
+template <class C>
+struct RowUnits {
+  float factor[C::kRowBlocks][2];
+  float neg_ref[C::kRowBlocks][2];
+};
+
+// p = the weights, dropped and packed as the A operand of P V; sum = this lane's sums before
+// dropout.
 template <class C>
 __device__ __forceinline__ void ExponentiateStep(Probs<C>& p, float (&sum)[C::kRowBlocks][2],
-                                                 const Scores<C>& s, float factor,
-                                                 const float (&neg_ref)[C::kRowBlocks][2],
+                                                 const Scores<C>& s, const RowUnits<C>& units,
                                                  const DropoutStep& dropout) {
 #pragma unroll
   for (int m = 0; m < C::kRowBlocks; ++m) {
@@ -33,7 +39,8 @@ __device__ __forceinline__ void ExponentiateStep(Probs<C>& p, float (&sum)[C::kR
       for (int side = 0; side < 2; ++side) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          e[side][i] = ptx::Exp2(fmaf(s[m][2 * pair + side][i], factor, neg_ref[m][i / 2]));
+          e[side][i] = ptx::Exp2(
+              fmaf(s[m][2 * pair + side][i], units.factor[m][i / 2], units.neg_ref[m][i / 2]));
           sum[m][i / 2] += e[side][i];
         }
       }
@@ -74,13 +81,13 @@ __device__ __forceinline__ bool NeedsRepeat(const WarpState<C>& state,
 }
 
 // Moves the references of the rows whose sums of the failed attempt were not safe to the maximum of
-// s, and returns in neg_ref what to repeat the exponentials with. The other rows keep their
-// reference, and with it their bits.
+// s, and returns in units what to repeat the exponentials with. The other rows keep reference and
+// formula, and with them their bits. A row that moves has its scores multiplied out first: a fused
+// multiply-add would leave the product's rounding error, 2^-24 of a score without limit, as an
+// exponent of its own.
 template <class C>
-__device__ __forceinline__ void MoveReferences(WarpState<C>& state,
-                                               float (&neg_ref)[C::kRowBlocks][2],
-                                               const float (&sum)[C::kRowBlocks][2],
-                                               const Scores<C>& s, float factor) {
+__device__ __forceinline__ void MoveReferences(WarpState<C>& state, RowUnits<C>& units,
+                                               const float (&sum)[C::kRowBlocks][2], Scores<C>& s) {
   using Limits = SpeculationLimits<typename C::Element>;
 #pragma unroll
   for (int m = 0; m < C::kRowBlocks; ++m) {
@@ -90,18 +97,29 @@ __device__ __forceinline__ void MoveReferences(WarpState<C>& state,
       const float lane_is_high = sum[m][half] <= Limits::kHighestSum ? 0.0f : 1.0f;
       const bool is_high = QuadMax(lane_is_high) != 0.0f;
       const bool is_low = !state.is_started && !(QuadSum(sum[m][half]) >= Limits::kLowestFirstSum);
+      const bool is_moved = is_high || is_low;
+      const float factor = is_moved ? units.factor[m][half] : 1.0f;
       float highest = -device::kInfinity;
 #pragma unroll
       for (int n = 0; n < C::kKeyBlocks; ++n) {
-        highest = fmaxf(highest, s[m][n][2 * half] * factor);
-        highest = fmaxf(highest, s[m][n][2 * half + 1] * factor);
+#pragma unroll
+        for (int column = 0; column < 2; ++column) {
+          float& score = s[m][n][2 * half + column];
+          score *= factor;
+          highest = fmaxf(highest, score);
+        }
       }
       highest = QuadMax(highest);
-      if (is_high || is_low) {
+      if (is_moved) {
+        units.factor[m][half] = 1.0f;
         const bool is_empty = highest == -device::kInfinity;
-        const float moved = is_empty ? device::kInfinity : Limits::kHeadroomLog2 - highest;
-        const float keep =
-            is_empty || !state.is_started ? 1.0f : ptx::Exp2(moved - state.neg_ref[m][half]);
+        const float old = state.neg_ref[m][half];
+        float moved = is_empty ? device::kInfinity : Limits::kHeadroomLog2 - highest;
+        float keep = 1.0f;
+        if (state.is_started) {
+          moved = fminf(moved, old);  // never back: O would grow without limit
+          keep = is_empty ? 1.0f : ptx::Exp2(moved - old);
+        }
         state.neg_ref[m][half] = moved;
         state.sum[m][half] *= keep;
 #pragma unroll
@@ -112,26 +130,45 @@ __device__ __forceinline__ void MoveReferences(WarpState<C>& state,
       }
       // Scores of a row without a visible key are all -inf: any finite reference gives 0.
       const float kept = state.neg_ref[m][half];
-      neg_ref[m][half] = kept == device::kInfinity ? 0.0f : kept;
+      units.neg_ref[m][half] = kept == device::kInfinity ? 0.0f : kept;
     }
   }
 }
 
-// p and the state's sums of one step from its scores s, which count `factor` log2 units each. When
-// the first attempt was not safe, score(s) computes the scores again, which costs less than keeping
-// s in registers in every step. Whatever O holds so far is rescaled along.
+template <class C>
+__device__ __forceinline__ RowUnits<C> UnitsOf(const WarpState<C>& state, float factor) {
+  RowUnits<C> units;
+#pragma unroll
+  for (int m = 0; m < C::kRowBlocks; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      units.factor[m][half] = factor;
+      units.neg_ref[m][half] = state.neg_ref[m][half];
+    }
+  }
+  return units;
+}
+
+// p and the state's sums of one step from its scores s, which count `factor` log2 units each. For a
+// repetition score(again) computes the scores once more, unless ForwardVariant::keeps_scores has
+// them stay in registers. Whatever O holds so far is rescaled along.
 template <class C, class Score>
 __device__ __forceinline__ void SoftmaxStep(Probs<C>& p, WarpState<C>& state, Scores<C>& s,
                                             float factor, const DropoutStep& dropout,
                                             const Score& score) {
   float sum[C::kRowBlocks][2];
-  ExponentiateStep<C>(p, sum, s, factor, state.neg_ref, dropout);
+  ExponentiateStep<C>(p, sum, s, UnitsOf<C>(state, factor), dropout);
   if (NeedsRepeat<C>(state, sum)) {
-    Scores<C> again;
-    const float factor_again = score(again);
-    float neg_ref[C::kRowBlocks][2];
-    MoveReferences<C>(state, neg_ref, sum, again, factor_again);
-    ExponentiateStep<C>(p, sum, again, factor_again, neg_ref, dropout);
+    if constexpr (C::kVariant.keeps_scores != 0) {
+      RowUnits<C> units = UnitsOf<C>(state, factor);
+      MoveReferences<C>(state, units, sum, s);
+      ExponentiateStep<C>(p, sum, s, units, dropout);
+    } else {
+      Scores<C> again;
+      RowUnits<C> units = UnitsOf<C>(state, score(again));
+      MoveReferences<C>(state, units, sum, again);
+      ExponentiateStep<C>(p, sum, again, units, dropout);
+    }
   }
   state.is_started = true;
 #pragma unroll

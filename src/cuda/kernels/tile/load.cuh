@@ -108,7 +108,8 @@ struct TileLoader {
   static constexpr int kRowStep = kNumThreads / Tile::kPanelChunks;  // rows of one pass
   static constexpr int kNumPasses = (Tile::kRows + kRowStep - 1) / kRowStep;
   static constexpr int kNumPanels = Tile::kColumns / Tile::kPanelColumns;
-  static_assert(kRowStep % 8 == 0, "the twist of a thread's chunk is the same in every pass");
+  // The twist of a thread's chunk is the same in every pass; only a lone warp has it change.
+  static constexpr bool kKeepsTwist = kRowStep % 8 == 0;
 
   // Rows first_row .. first_row + Tile::kRows of the sequence to the tile.
   template <class Rows>
@@ -136,6 +137,8 @@ struct TileLoader {
       const int row = row_of_thread + pass * kRowStep;
       if (Tile::kRows % kRowStep != 0 && row >= Tile::kRows) break;
       const i32 at = first_row + row;
+      const u32 row_address = kKeepsTwist ? address + pass * kRowStep * Tile::kPanelChunks * 16
+                                          : tile_address + Tile::ChunkOffset(row, chunk);
       const bool is_valid = !kBounded || (at >= valid.begin && at < valid.end);
       if constexpr (Rows::kIsDense) {
         if (pass > 0) source += kRowStep * rows.row_stride_bytes;
@@ -146,8 +149,8 @@ struct TileLoader {
       for (int panel = 0; panel < kNumPanels; ++panel) {
         const int column = (panel * Tile::kPanelChunks + chunk) * kChunkElems;
         const i32 num_elems = is_valid ? device::Clamp(head_dim - column, 0, kChunkElems) : 0;
-        CopyChunk(address + pass * kRowStep * Tile::kPanelChunks * 16 + panel * Tile::kPanelBytes,
-                  source + column * Element::kBytes, num_elems);
+        CopyChunk(row_address + panel * Tile::kPanelBytes, source + column * Element::kBytes,
+                  num_elems);
       }
     }
   }
