@@ -7,6 +7,9 @@ source "$here/common.sh"
 install_heed "$1"
 
 cmp "$here/../../LICENSE" "$work/prefix/share/doc/heed/LICENSE" || fail "no licence installed"
+for header in flash_attention_v2.h heed/heed.h heed/heed.hpp; do
+  [[ -f "$work/prefix/include/$header" ]] || fail "$header is not installed"
+done
 
 CC="$2" CXX="$3" cmake -S "$here/consumer" -B "$work/consumer" \
   -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
