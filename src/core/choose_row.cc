@@ -195,10 +195,11 @@ std::vector<Candidate> RowsOfOtherOps(const RowRequest& request, const DeviceFac
   return rows;
 }
 
-// Nearer to the request: refused at a later stage or, for the head dim, with a larger limit.
+// Nearer to the request: refused at a later stage or, at the same one, by a milder limit.
 bool IsNearer(const Candidate& a, const Candidate& b) {
   if (a.objection.stage != b.objection.stage) return a.objection.stage > b.objection.stage;
-  return a.objection.stage == Stage::kHeadDim && a.row->max_head_dim > b.row->max_head_dim;
+  if (a.objection.stage == Stage::kHeadDim) return a.row->max_head_dim > b.row->max_head_dim;
+  return a.row->cuda.min_compute_capability < b.row->cuda.min_compute_capability;
 }
 
 // The rows that came closest, with what spoke against each.
