@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """heed beside PyTorch's attention backends on one GPU, in one process.
 
-    python bench/compare_gpu.py --library build/release/src/libheed.so --preset sm80 --json out.json
+    python bench/compare_gpu.py --library build/release/src/libheed.so --preset sm80 --family sm80 --json out.json
 
 Each case: outputs checked against float64 attention, then rounds of (heed, peer, peer, ...), each
 timed by CUDA events over a fixed number of calls; the median over rounds counts. Operations: 4 B H
@@ -13,6 +13,7 @@ between calls.
 import argparse
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -263,7 +264,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--round-ms", type=float, default=30.0)
     parser.add_argument("--json", help="write everything measured to this file")
+    parser.add_argument("--family", help="sm75, sm80 or sm90: only kernels of this family")
     options = parser.parse_args()
+    if options.family:
+        os.environ["HEED_CUDA_FAMILY"] = options.family
     import torch
     heed = Heed(options.library)
     card = torch.cuda.get_device_name(0)

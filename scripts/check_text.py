@@ -19,7 +19,7 @@ EXEMPT = {"LICENSE"}
 MAX_COLUMNS = 100
 MAX_LINES = 500
 MAX_KERNEL_LINES = 600  # the main loop of a device kernel
-KERNEL_MAIN_LOOPS = re.compile(r"^src/cuda/kernels/sm\d+/")
+KERNEL_MAIN_LOOPS = re.compile(r"^src/cuda/kernels/(sm\d+|mma)/")
 
 # A constant with a formula behind it stands in one file under src/ and include/.
 LITERALS = {

@@ -56,6 +56,12 @@ const char* WhyNotProblem(const KernelRow& row, const RowRequest& request, const
                                             : nullptr;
 }
 
+// Helpers are the same for every family.
+bool IsOfOtherFamily(const KernelRow& row, const CudaFacts& facts) {
+  return row.backend == Backend::kCuda && (row.op == Op::kForward || row.op == Op::kBackward) &&
+         facts.forced_family != 0 && row.cuda.min_compute_capability != facts.forced_family;
+}
+
 bool IsForcedElsewhere(const KernelRow& row, const RowRequest& request) {
   return request.exec.forced_kernel != nullptr &&
          std::strcmp(request.exec.forced_kernel, row.id) != 0;
@@ -71,6 +77,7 @@ Stage StageOf(const KernelRow& row, const RowRequest& request, const DeviceFacts
       row.cpu_target != facts.forced_cpu_target) {
     return Stage::kForcedTarget;
   }
+  if (IsOfOtherFamily(row, facts.cuda)) return Stage::kForcedTarget;
   if (IsForcedElsewhere(row, request)) return Stage::kForcedKernel;
   if (SharedBytesOf(row, request, facts.cuda) > facts.cuda.max_shared_bytes) {
     return Stage::kSharedMemory;
@@ -104,7 +111,9 @@ std::string ReasonAt(Stage stage, const KernelRow& row, const RowRequest& reques
                           facts.cuda.compute_capability)
                  : WhyNoTarget(row.cpu_target, facts);
     case Stage::kForcedTarget:
-      return Format("HEED_CPU_TARGET forces %s", CpuTargetName(facts.forced_cpu_target));
+      return row.backend == Backend::kCuda
+                 ? Format("HEED_CUDA_FAMILY forces sm%d", facts.cuda.forced_family)
+                 : Format("HEED_CPU_TARGET forces %s", CpuTargetName(facts.forced_cpu_target));
     case Stage::kForcedKernel:
       return "another kernel is forced";
     case Stage::kSharedMemory:
@@ -152,9 +161,21 @@ std::int32_t CudaUseBonus(CudaUse of_row, CudaUse of_request) {
   return of_row == of_request ? 2 : -5;
 }
 
+// A row tuned for several CTAs on a multiprocessor whose shared memory holds fewer here goes below
+// the rows of the same head dim that need less.
+constexpr std::int32_t kCrowdedPenalty = 4;
+
+bool HasRoomForItsCtas(const KernelRow& row, const RowRequest& request, const CudaFacts& facts) {
+  const auto resident_shared_bytes = facts.planner.resident_shared_bytes;
+  return resident_shared_bytes == nullptr ||
+         resident_shared_bytes(row, request.head_dim_qk, request.head_dim_v) <=
+             facts.max_shared_bytes;
+}
+
 std::int32_t RankHere(const KernelRow& row, const RowRequest& request, const DeviceFacts& facts) {
   if (row.backend == Backend::kCuda) {
-    return row.rank + CudaUseBonus(row.cuda.use, request.cuda_use);
+    const std::int32_t crowded = HasRoomForItsCtas(row, request, facts.cuda) ? 0 : kCrowdedPenalty;
+    return row.rank + CudaUseBonus(row.cuda.use, request.cuda_use) - crowded;
   }
   return IsSlowBf16Dot(row, facts) ? kSlowBf16DotRank : row.rank;
 }

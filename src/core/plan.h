@@ -24,6 +24,10 @@ struct CudaPlanner {
   // Dynamic shared memory of one CTA.
   std::size_t (*shared_bytes)(const KernelRow& row, std::int64_t head_dim,
                               std::int64_t head_dim_v) = nullptr;
+  // What one CTA would have to be allowed so that as many of them as the row is tuned for share a
+  // multiprocessor.
+  std::size_t (*resident_shared_bytes)(const KernelRow& row, std::int64_t head_dim,
+                                       std::int64_t head_dim_v) = nullptr;
   // Why a row that takes the dtype and head dim does not run the problem, as static text; null when
   // it does.
   const char* (*objection)(const KernelRow& row, const ForwardProblem& problem) = nullptr;
@@ -39,6 +43,7 @@ struct CudaFacts {
   std::string why_unavailable = "no CUDA device was asked for";  // empty = it can be used
   std::int32_t compute_capability = 0;                           // 90 = sm_90
   std::int32_t num_multiprocessors = 0;
+  std::int32_t forced_family = 0;    // HEED_CUDA_FAMILY: 80 = sm80 rows only; 0 = any
   std::size_t max_shared_bytes = 0;  // of one CTA, opted in
   bool has_tensor_maps = true;       // the driver can describe tensors to the copy engine (TMA)
   CudaPlanner planner;

@@ -2,10 +2,12 @@
 
 #include <atomic>
 
+#include "core/os/os.h"
 #include "cuda/backward.h"
 #include "cuda/device_state.h"
 #include "cuda/forward.h"
 #include "cuda/jit.h"
+#include "cuda/kernels/mma/forward_shape.h"
 #include "cuda/row_family.h"
 #include "cuda/sm90_forward.h"
 
@@ -27,13 +29,40 @@ std::size_t SharedBytes(const core::KernelRow& row, std::int64_t head_dim,
   }
 }
 
+std::size_t ResidentSharedBytes(const core::KernelRow& row, std::int64_t head_dim,
+                                std::int64_t head_dim_v) {
+  const std::size_t cta_bytes = SharedBytes(row, head_dim, head_dim_v);
+  if (row.op != core::Op::kForward || FamilyOf(row) == kSm90Family) return cta_bytes;
+  // Each CTA takes 1 KiB more for the system; a multiprocessor has that much more than one CTA may
+  // ask for.
+  constexpr std::size_t kSystemBytes = 1024;
+  const auto num_ctas = static_cast<std::size_t>(DecodeForwardVariant(row.cuda.variant).min_ctas);
+  return num_ctas * (cta_bytes + kSystemBytes) - kSystemBytes;
+}
+
 const char* Objection(const core::KernelRow& row, const core::ForwardProblem& problem) {
   return FamilyOf(row) == kSm90Family ? WhyNotSm90Forward(row, problem) : nullptr;
 }
 
+// HEED_CUDA_FAMILY=sm80 leaves the rows of one family, for tests and comparisons.
+Status ReadForcedFamily(std::int32_t* family) {
+  const std::string name = core::os::Environment("HEED_CUDA_FAMILY");
+  if (name.empty()) return {};
+  for (const std::int32_t known : {75, 80, kSm90Family}) {
+    if (name == core::Format("sm%d", known)) {
+      *family = known;
+      return {};
+    }
+  }
+  return core::InvalidArgument(core::Format(
+      "HEED_CUDA_FAMILY = %.64s: unknown family; must be one of sm75, sm80, sm90", name.c_str()));
+}
+
 }  // namespace
 
-core::CudaPlanner Planner() { return {SharedBytes, Objection, PlanForward, PlanBackward}; }
+core::CudaPlanner Planner() {
+  return {SharedBytes, ResidentSharedBytes, Objection, PlanForward, PlanBackward};
+}
 
 Status ReadFacts(heed_device_t device, core::CudaFacts* facts) {
   facts->planner = Planner();
@@ -50,6 +79,7 @@ Status ReadFacts(heed_device_t device, core::CudaFacts* facts) {
   DeviceState* state = nullptr;
   HEED_RETURN_IF_ERROR(GetDeviceState(*driver, device.device_id, &state));
   const DeviceProperties& properties = state->properties();
+  HEED_RETURN_IF_ERROR(ReadForcedFamily(&facts->forced_family));
   facts->why_unavailable.clear();
   facts->compute_capability = properties.compute_capability;
   facts->num_multiprocessors = properties.num_multiprocessors;
