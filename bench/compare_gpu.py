@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """heed beside PyTorch's attention backends on one GPU, in one process.
 
-    python bench/compare_gpu.py --library build/release/src/libheed.so --preset sm80 --family sm80 --json out.json
+    python bench/compare_gpu.py --preset sm80 --family sm80 --json out.json
 
 Each case: outputs checked against float64 attention, then rounds of (heed, peer, peer, ...), each
 timed by CUDA events over a fixed number of calls; the median over rounds counts. Operations: 4 B H

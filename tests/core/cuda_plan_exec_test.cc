@@ -141,6 +141,36 @@ TEST(ForcedCudaKernel, DoesNotChangeTheSplitOfAnotherGpu) {
   EXPECT_EQ(small.workspace_bytes, large.workspace_bytes);
 }
 
+TEST(ForcedCudaFamily, TakesItsRowsAlone) {
+  DeviceFacts facts = Hopper();
+  facts.cuda.forced_family = 80;
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32}) {
+    Plan plan;
+    const Status forward = PlanForward(CudaProblem(dtype, 64, 8192), facts, &plan, nullptr);
+    ASSERT_TRUE(forward.ok()) << forward.message();
+    EXPECT_EQ(plan.row->cuda.min_compute_capability, 80) << plan.row->id;
+  }
+  facts.cuda.forced_family = 75;
+  Plan plan;
+  ASSERT_TRUE(PlanBackward(CudaBackward(DType::kF16, 64, 100), facts, &plan, nullptr).ok());
+  EXPECT_EQ(plan.row->cuda.min_compute_capability, 75) << plan.row->id;
+  const Status no_row = PlanForward(CudaProblem(DType::kBF16, 64, 100), facts, &plan, nullptr);
+  EXPECT_EQ(no_row.code(), HEED_UNSUPPORTED);
+  EXPECT_TRUE(Contains(no_row.message(), "HEED_CUDA_FAMILY forces sm75")) << no_row.message();
+}
+
+TEST(ForcedCudaFamily, LeavesHelpersAlone) {
+  DeviceFacts facts = Hopper();
+  facts.cuda.forced_family = 90;
+  CombineProblem combine;
+  combine.exec.backend = HEED_BACKEND_CUDA;
+  combine.o.dtype = DType::kF16;
+  combine.head_dim_v = 64;
+  Plan plan;
+  const Status status = PlanCombine(combine, facts, &plan, nullptr);
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
 // Operands that 16-byte accesses cannot reach.
 
 using Spoil = void (*)(ForwardProblem*);

@@ -131,6 +131,36 @@ TEST(CudaPlan, EveryBucketHasARowOfItsOwn) {
   }
 }
 
+// Two rows of one head dim, use and dtype that both fit: the one whose CTAs share a multiprocessor
+// here as they are meant to, unless ranks say much more.
+TEST(CudaPlan, RowsWhoseCtasFitSideBySideComeFirst) {
+  constexpr std::int32_t kCrowdedRanks = 4;
+  const CudaPlanner planner = cuda::Planner();
+  for (const DeviceFacts& facts : {AmpereServer(), AmpereDesk(), Hopper(), BlackwellDesk()}) {
+    for (const Promise& promise : kPromises) {
+      for (const std::int64_t head_dim : {64, 96, 128, 192, 256}) {
+        Plan plan;
+        ASSERT_TRUE(PlanOf(promise.op, promise.dtype, head_dim, facts, &plan).ok());
+        const auto has_room = [&](const KernelRow& row) {
+          return planner.resident_shared_bytes(row, head_dim, head_dim) <=
+                 facts.cuda.max_shared_bytes;
+        };
+        if (has_room(*plan.row)) continue;
+        for (const KernelRow& row : KernelRows()) {
+          const bool is_alternative =
+              row.backend == Backend::kCuda && row.op == promise.op && row.dtype == promise.dtype &&
+              row.max_head_dim == plan.row->max_head_dim && row.cuda.use == plan.row->cuda.use &&
+              row.cuda.min_compute_capability <= facts.cuda.compute_capability && has_room(row) &&
+              planner.shared_bytes(row, head_dim, head_dim) <= facts.cuda.max_shared_bytes;
+          EXPECT_FALSE(is_alternative && row.rank > plan.row->rank - kCrowdedRanks)
+              << row.id << " has room on sm_" << facts.cuda.compute_capability << ", "
+              << plan.row->id << " does not";
+        }
+      }
+    }
+  }
+}
+
 TEST(CudaPlan, TheLargerHeadDimCounts) {
   for (const bool is_v_larger : {false, true}) {
     ForwardProblem problem = CudaProblem(DType::kBF16, 64, kManyRows);
@@ -153,7 +183,7 @@ TEST(CudaPlan, HeadDimsBeyondEveryRow) {
 TEST(CudaPlan, Sm75HasRowsForFp16) {
   for (const Op op : {Op::kForward, Op::kBackward}) {
     Plan plan;
-    for (std::int64_t head_dim = 1; head_dim <= 256; ++head_dim) {
+    for (std::int64_t head_dim = 1; head_dim <= (op == Op::kForward ? 576 : 256); ++head_dim) {
       const Status status = PlanOf(op, DType::kF16, head_dim, Turing(), &plan);
       ASSERT_TRUE(status.ok()) << status.message();
       EXPECT_EQ(plan.row->cuda.min_compute_capability, 75);

@@ -10,8 +10,8 @@ work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 export PATH="$work:$PATH"
 
-# plant STATUS [WORDS]: a clang-tidy that writes to both streams and ends with STATUS. The file is its
-# last argument.
+# plant STATUS [WORDS]: a clang-tidy that writes to both streams and ends with STATUS. The file is
+# its last argument.
 plant() {
   cat >"$work/clang-tidy" <<SCRIPT
 #!/bin/sh
