@@ -1,7 +1,7 @@
-#include <time.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <ctime>
 #include <fstream>
 #include <sstream>
 #include <string>

@@ -15,6 +15,8 @@
 namespace heed::tools {
 namespace {
 
+// NOLINTBEGIN(misc-definitions-in-headers): one copy for each instruction set is what is wanted.
+
 typedef float FloatVector __attribute__((vector_size(4 * kVectorLanes)));
 typedef std::int32_t IntVector __attribute__((vector_size(4 * kVectorLanes)));
 
@@ -71,23 +73,28 @@ struct Matrix {
   std::int64_t row_elems;
 };
 
+struct MutableMatrix {
+  float* data;
+  std::int64_t row_elems;
+};
+
 // target[r][0, num_columns) += a[r][0, depth) * panel for num_rows rows. A panel narrower than a
 // tile goes through a scratch tile.
 void MultiplyPanel(const Matrix& a, std::int64_t num_rows, const float* panel, std::int64_t depth,
-                   float* target, std::int64_t target_row_elems, std::int64_t num_columns) {
+                   const MutableMatrix& target, std::int64_t num_columns) {
   for (std::int64_t row = 0; row < num_rows; row += kTileRows) {
     const std::int64_t rows = std::min(kTileRows, num_rows - row);
     const float* a_rows = a.data + row * a.row_elems;
-    float* out = target + row * target_row_elems;
+    float* out = target.data + row * target.row_elems;
     float scratch[kTileRows * kTileColumns] = {};
     const bool is_narrow = num_columns < kTileColumns;
     if (is_narrow) {
       for (std::int64_t r = 0; r < rows; ++r) {
-        std::copy_n(out + r * target_row_elems, num_columns, scratch + r * kTileColumns);
+        std::copy_n(out + r * target.row_elems, num_columns, scratch + r * kTileColumns);
       }
     }
     float* tile = is_narrow ? scratch : out;
-    const std::int64_t tile_row_elems = is_narrow ? kTileColumns : target_row_elems;
+    const std::int64_t tile_row_elems = is_narrow ? kTileColumns : target.row_elems;
     if (rows == kTileRows) {
       MultiplyTile<kTileRows>(a_rows, a.row_elems, panel, depth, tile, tile_row_elems);
     } else {
@@ -98,7 +105,7 @@ void MultiplyPanel(const Matrix& a, std::int64_t num_rows, const float* panel, s
     }
     if (is_narrow) {
       for (std::int64_t r = 0; r < rows; ++r) {
-        std::copy_n(scratch + r * kTileColumns, num_columns, out + r * target_row_elems);
+        std::copy_n(scratch + r * kTileColumns, num_columns, out + r * target.row_elems);
       }
     }
   }
@@ -156,7 +163,7 @@ void ScoresPass(const PlainProblem& problem, const PlainTask& task) {
       }
     }
     MultiplyPanel(q, num_rows, panel.data(), s.head_dim,
-                  ScoreRow(problem, task, task.row_begin) + key, s.kv_len, columns);
+                  {ScoreRow(problem, task, task.row_begin) + key, s.kv_len}, columns);
   }
 }
 
@@ -209,10 +216,12 @@ void ValuesPass(const PlainProblem& problem, const PlainTask& task) {
       for (std::int64_t d = 0; d < depth; ++d) {
         std::copy_n(v + (key + d) * v_row_elems + dim, columns, panel.data() + d * kTileColumns);
       }
-      MultiplyPanel(weights, num_rows, panel.data(), depth, o + dim, o_row_elems, columns);
+      MultiplyPanel(weights, num_rows, panel.data(), depth, {o + dim, o_row_elems}, columns);
     }
   }
 }
+
+// NOLINTEND(misc-definitions-in-headers)
 
 }  // namespace
 }  // namespace heed::tools
