@@ -158,6 +158,9 @@ bool IsSlowBf16Dot(const KernelRow& row, const DeviceFacts& facts) {
 // them where it is tuned for another kind. Ranks of neighbouring head dims are 10 apart.
 std::int32_t CudaUseBonus(CudaUse of_row, CudaUse of_request) {
   if (of_row == CudaUse::kAny) return 0;
+  // Above rows of newer families too: those leave most of the GPU idle.
+  constexpr std::int32_t kFewTasksBonus = 200;
+  if (of_row == CudaUse::kFewTasks && of_request == CudaUse::kFewTasks) return kFewTasksBonus;
   return of_row == of_request ? 2 : -5;
 }
 

@@ -41,18 +41,30 @@ std::int64_t NumTasks(const ForwardProblem& problem, const KernelRow& row) {
   return NumQTiles(problem, row) * problem.shape.num_q_heads * problem.shape.batch;
 }
 
-bool HasWindow(const ForwardProblem& problem) {
-  return problem.score.window.left >= 0 || problem.score.window.right >= 0;
+bool HasLengths(const ForwardProblem& problem) {
+  return problem.cu_seqlens_q.present() || problem.cu_seqlens_kv.present() ||
+         problem.seqused_q.present() || problem.seqused_kv.present();
+}
+
+// Tiles of different lengths go to whichever CTA is free, by a counter in the workspace.
+bool AreTilesUneven(const ForwardProblem& problem) {
+  const device::WindowRule& window = problem.score.window;
+  return window.left >= 0 || window.right >= 0 || HasLengths(problem);
 }
 
 TensorExtents QExtents(const ForwardProblem& problem, std::int64_t columns) {
   const core::Shape& shape = problem.shape;
+  if (problem.cu_seqlens_q.present()) return {1, shape.total_q_rows, shape.num_q_heads, columns};
   return {shape.batch, shape.max_q_len, shape.num_q_heads, columns};
 }
 
-// Ends behind the last key that some query sees.
+// Without arrays of lengths it ends behind the last key that some query sees.
 TensorExtents KvExtents(const ForwardProblem& problem, std::int64_t columns) {
   const core::Shape& shape = problem.shape;
+  if (problem.cu_seqlens_kv.present()) {
+    return {1, shape.total_kv_rows, shape.num_kv_heads, columns};
+  }
+  if (HasLengths(problem)) return {shape.batch, shape.max_kv_len, shape.num_kv_heads, columns};
   const device::KeyRange last = device::VisibleKeys(problem.score.window, shape.max_q_len - 1,
                                                     shape.max_q_len, shape.max_kv_len);
   return {shape.batch, last.end, shape.num_kv_heads, columns};
@@ -60,6 +72,7 @@ TensorExtents KvExtents(const ForwardProblem& problem, std::int64_t columns) {
 
 std::int64_t FirstVisibleKey(const ForwardProblem& problem) {
   const core::Shape& shape = problem.shape;
+  if (HasLengths(problem)) return 0;
   return device::VisibleKeys(problem.score.window, 0, shape.max_q_len, shape.max_kv_len).begin;
 }
 
@@ -71,25 +84,24 @@ bool CanMapAll(const ForwardProblem& problem) {
          CanMapTensor(problem.o, QExtents(problem, dv));
 }
 
-bool HasLengths(const ForwardProblem& problem) {
-  return problem.cu_seqlens_q.present() || problem.cu_seqlens_kv.present() ||
-         problem.seqused_q.present() || problem.seqused_kv.present();
-}
-
 }  // namespace
 
 const char* WhyNotSm90Forward(const KernelRow& row, const ForwardProblem& problem) {
   const core::Shape& shape = problem.shape;
-  const core::ScoreRule& rule = problem.score;
   if (problem.block_table.present()) return "does not read pages";
-  if (HasLengths(problem)) return "does not take arrays of lengths";
-  if (rule.alibi_slopes.present()) return "does not compute ALiBi";
-  if (rule.bias.present()) return "does not add a bias";
-  if (rule.mask.present()) return "does not read a mask";
-  if (rule.dropout.active()) return "does not drop out";
+  // Values at keys that a mask hides from every query may be NaN, which P V would let through.
+  if (problem.score.mask.present()) return "does not read a mask";
+  // Ends of sequences are stored in chunks of 16 bytes.
+  if (HasLengths(problem) && shape.head_dim_v % 8 != 0) {
+    return "with arrays of lengths the head dim of v must be a multiple of 8";
+  }
   // 0 times -inf, which stands for a hidden key, would be NaN.
-  if (static_cast<float>(rule.scale * device::kLog2E) == 0.0f) return "does not take a scale of 0";
-  if (shape.max_kv_len == 0) return "needs at least one key";
+  if (static_cast<float>(problem.score.scale * device::kLog2E) == 0.0f)
+    return "does not take a scale of 0";
+  const bool is_packed = problem.cu_seqlens_kv.present();
+  if (shape.max_kv_len == 0 || (is_packed && shape.total_kv_rows == 0)) {
+    return "needs at least one key";
+  }
   if (shape.max_q_len > kMaxRows || shape.max_kv_len > kMaxRows) {
     return "does not take sequences longer than 2^30 rows";
   }
@@ -126,7 +138,7 @@ struct WorkspaceLayout {
 
 WorkspaceLayout LayoutOf(const ForwardProblem& problem) {
   WorkspaceLayout layout;
-  layout.wide_lse = HasWindow(problem) ? kBlockBytes : 0;
+  layout.wide_lse = AreTilesUneven(problem) ? kBlockBytes : 0;
   const std::size_t lse_bytes = HalfLse(problem).num_bytes();
   layout.num_bytes = layout.wide_lse + (lse_bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
   return layout;
@@ -134,7 +146,7 @@ WorkspaceLayout LayoutOf(const ForwardProblem& problem) {
 
 // Tiles of different lengths keep K and V of a whole section in use; equal ones go pair by pair.
 std::int64_t SectionPairs(const ForwardProblem& problem) {
-  if (!HasWindow(problem)) return 1;
+  if (!AreTilesUneven(problem)) return 1;
   const core::Shape& shape = problem.shape;
   const std::int64_t head_bytes = shape.max_kv_len * (shape.head_dim + shape.head_dim_v) * 2;
   return std::max<std::int64_t>(1, kSectionBytes / head_bytes) * shape.group;
@@ -156,6 +168,7 @@ Sm90ForwardArgs ArgsOf(const ForwardProblem& problem, const KernelRow& row, Erro
   const core::Shape& shape = problem.shape;
   Sm90ForwardArgs args = {};
   args.problem = ProblemArgOf(problem, errors);
+  args.o = RowsArgOf(problem.o);
   args.first_key = static_cast<i32>(FirstVisibleKey(problem));
   const device::Diagonals diagonals =
       device::VisibleDiagonals(problem.score.window, shape.max_q_len, shape.max_kv_len);
@@ -182,7 +195,7 @@ Status Launch(const CallContext& context, const ForwardProblem& problem, const P
   Sm90ForwardArgs args = ArgsOf(problem, *plan.row, errors);
   HEED_RETURN_IF_ERROR(FillMaps(driver, problem, *plan.row, &args));
   args.lse = half_lse.ArgAt(block + layout.wide_lse);
-  if (HasWindow(problem)) {
+  if (AreTilesUneven(problem)) {
     args.next_task = reinterpret_cast<u32*>(block + layout.next_task);
     HEED_RETURN_IF_ERROR(
         CheckResult(driver,

@@ -12,13 +12,16 @@ struct alignas(64) TensorMap {
 };
 
 // All maps are over [batch, head, row, column] with boxes of 64 columns: 64 rows of q and o,
-// Traits::kTileKv rows of k and v. Row 0 of the maps of k and v is key `first_key`, and they end
-// behind the last key that some query may see: what lies outside arrives as zeros.
+// Traits::kTileKv rows of k and v. Without arrays of lengths row 0 of the maps of k and v is key
+// `first_key`, and they end behind the last key that some query may see: what lies outside arrives
+// as zeros. With such arrays they are the tensors.
 struct Sm90ForwardArgs {
   TensorMap q_map, k_map, v_map, o_map;
   ProblemArg problem;
+  RowsArg o;   // for ends of sequences, with Traits::kVarlen
   LseArg lse;  // data null = not wanted
   i32 first_key;
+  // Without arrays of lengths:
   i32 diagonal_low;  // query i sees key j when low <= j - i <= high; see VisibleDiagonals
   i32 diagonal_high;
   u32 num_q_tiles;    // of one (batch, query head) pair

@@ -34,9 +34,10 @@ struct Sm90ForwardConfig {
   static constexpr int kOutputRegisters = T::kHeadDimV / 2;
   static constexpr int kProbRegisters = kKeys / 4;
 
-  static constexpr bool kHasTerms = T::kSoftcap;
+  static constexpr bool kHasTerms = T::kSoftcap || T::kAlibi || T::kBias != 0;
   static constexpr bool kHasWindow = T::kWindow != 0;
 
+  static_assert(!T::kMask && !T::kPaged && !T::kSplit);
   static_assert(T::kElement != 2 && T::kHeadDim == T::kHeadDimV);
   static_assert(T::kHeadDim % kPanelColumns == 0 && T::kTileQ % kWarpgroupRows == 0);
   // The storing warps are warps 1 .. kConsumers of the producing warpgroup.
@@ -59,6 +60,7 @@ struct Ring {
 // Named barriers; 0 is __syncthreads.
 inline constexpr int kTurnBarrier = 1;    // + consumer: its turn to issue products
 inline constexpr int kOutputBarrier = 8;  // + consumer: its O lies in shared memory
+inline constexpr int kClearBarrier = 11;  // + consumer: it has cleared what no query sees
 
 // Addresses in shared memory. Q, O: slot = ring position * kConsumers + consumer.
 template <class C>
@@ -118,26 +120,66 @@ struct ForwardTile {
   i32 batch = 0;
   i32 num_blocks = 0;  // of keys, at least 1; blocks are taken from the last one down
   i32 last_block = 0;
+  // Of the sequence.
+  i32 q_len = 0;    // rows that take part
+  i32 q_slots = 0;  // rows that must be written
+  i32 q_begin = 0;  // on the row axis of q and o
+  i32 kv_len = 0;   // 0 where q_len is 0
+  i32 kv_begin = 0;
+  i32 diagonal_low = 0;  // see VisibleDiagonals
+  i32 diagonal_high = 0;
 
   __device__ __forceinline__ bool is_last() const { return q_tile < 0; }
 };
 
+// What is the same for every tile of a call without arrays of lengths.
+__device__ __forceinline__ void SetDenseSequence(ForwardTile& tile, const Sm90ForwardArgs& args) {
+  tile.q_len = tile.q_slots = static_cast<i32>(args.problem.lengths.max_q_len);
+  tile.kv_len = static_cast<i32>(args.problem.lengths.max_kv_len);
+  tile.diagonal_low = args.diagonal_low;
+  tile.diagonal_high = args.diagonal_high;
+}
+
 // Published with the arrival at QFull of the slot.
+template <class C>
 __device__ __forceinline__ void StoreTileInfo(u32 address, const ForwardTile& tile) {
-  const u32 words[4] = {static_cast<u32>(tile.q_tile), static_cast<u32>(tile.head),
-                        static_cast<u32>(tile.batch), static_cast<u32>(tile.num_blocks)};
-  ptx::StoreShared16(address, words);
-  ptx::StoreShared4(address + 16, static_cast<u32>(tile.last_block));
+  const auto store = [&](int at, i32 a, i32 b, i32 c, i32 d) {
+    const u32 words[4] = {static_cast<u32>(a), static_cast<u32>(b), static_cast<u32>(c),
+                          static_cast<u32>(d)};
+    ptx::StoreShared16(address + at, words);
+  };
+  store(0, tile.q_tile, tile.head, tile.batch, tile.num_blocks);
+  store(16, tile.last_block, tile.q_len, tile.q_slots, tile.q_begin);
+  if constexpr (C::Traits::kVarlen) {
+    store(32, tile.kv_len, tile.kv_begin, tile.diagonal_low, tile.diagonal_high);
+  }
 }
 
 // After waiting for QFull. The same in every lane, so that it can live in uniform registers.
-__device__ __forceinline__ ForwardTile LoadTileInfo(u32 address) {
-  u32 words[4];
-  ptx::LoadShared16(words, address);
-  const u32 last_block = ptx::LoadShared4(address + 16);
-  const auto uniform = [](u32 x) { return static_cast<i32>(__shfl_sync(0xFFFFFFFFu, x, 0)); };
-  return ForwardTile{uniform(words[0]), uniform(words[1]), uniform(words[2]), uniform(words[3]),
-                     uniform(last_block)};
+template <class C>
+__device__ __forceinline__ ForwardTile LoadTileInfo(u32 address, const Sm90ForwardArgs& args) {
+  const auto load = [&](int at) {
+    const u32 word = ptx::LoadShared4(address + at);
+    return static_cast<i32>(__shfl_sync(0xFFFFFFFFu, word, 0));
+  };
+  ForwardTile tile;
+  tile.q_tile = load(0);
+  tile.head = load(4);
+  tile.batch = load(8);
+  tile.num_blocks = load(12);
+  tile.last_block = load(16);
+  if constexpr (C::Traits::kVarlen) {
+    tile.q_len = load(20);
+    tile.q_slots = load(24);
+    tile.q_begin = load(28);
+    tile.kv_len = load(32);
+    tile.kv_begin = load(36);
+    tile.diagonal_low = load(40);
+    tile.diagonal_high = load(44);
+  } else {
+    SetDenseSequence(tile, args);
+  }
+  return tile;
 }
 
 }  // namespace heed::cuda

@@ -37,30 +37,32 @@ class Consumer {
     PassTurn();
     ptx::WgmmaWait<0>();
     FinishScores(0, IsBounded(0));
-    SoftmaxBlock<C, BlockOfTile::kFirst>(p, rows_, s_, Factor());
+    SoftmaxBlock<C, BlockOfTile::kFirst>(p, rows_, s_, Factor(), dropout_);
     SoftmaxRows finished;
+    ForwardTile finished_tile;
     u32 finished_slot;
     while (true) {
       RunLaterBlocks(p, p_next);
       finished = rows_;
+      finished_tile = tile_;
       finished_slot = Slot();
       q_.Advance();
       ReadTile();
       if (tile_.is_last()) break;
       ResetReference<C>(rows_);
       IssueScores();
-      IssueOutput(p);
+      IssueOutput(p, finished_tile, finished_tile.num_blocks - 1);
       PassTurn();
       ptx::WgmmaWait<1>();
       FinishScores(0, IsBounded(0));
-      SoftmaxBlock<C, BlockOfTile::kFirst>(p_next, rows_, s_, Factor());
+      SoftmaxBlock<C, BlockOfTile::kFirst>(p_next, rows_, s_, Factor(), dropout_);
       FinishOutput();
       CopyProbs(p, p_next);
       StoreTile(finished_slot, finished);
       ClearOutput();
     }
     TakeTurn();
-    IssueOutput(p);
+    IssueOutput(p, finished_tile, finished_tile.num_blocks - 1);
     if (consumer_ != C::kConsumers - 1) PassTurn();  // nobody waits for the last one
     FinishOutput();
     StoreTile(finished_slot, finished);
@@ -99,11 +101,11 @@ class Consumer {
   __device__ __forceinline__ void RunStep(const ProbBlock<C>& p, ProbBlock<C>& p_next, i32 n,
                                           bool is_bounded) {
     IssueScores();
-    IssueOutput(p);
+    IssueOutput(p, tile_, n - 1);
     PassTurn();
     ptx::WgmmaWait<1>();
     FinishScores(n, is_bounded);
-    SoftmaxBlock<C, BlockOfTile::kLater>(p_next, rows_, s_, Factor());
+    SoftmaxBlock<C, BlockOfTile::kLater>(p_next, rows_, s_, Factor(), dropout_);
     FinishOutput();
     if (rows_.is_moved) RescaleOutput();
   }
@@ -124,16 +126,58 @@ class Consumer {
     PinAccumulators(s_);
     Release(shared_.KEmpty(k_.index));
     k_.Advance();
-    ApplyTerms<C>(s_, args_.problem.score);
-    if (is_bounded) MaskScores(n);
+    if constexpr (C::Traits::kDropout) {
+      dropout_.first_key = static_cast<u32>(FirstKey(n) + 2 * (lane_ % 4));
+    }
+    if constexpr (C::kHasTerms) {
+      ApplyTerms<C>(s_, args_.problem.score, terms_, TermRowsOf(n));
+    }
+    if constexpr (C::Traits::kBias == 0) {
+      if (is_bounded) MaskScores(n);
+    }
   }
 
-  __device__ __forceinline__ void IssueOutput(const ProbBlock<C>& p) {
+  // p: of block n of the tile.
+  __device__ __forceinline__ void IssueOutput(const ProbBlock<C>& p, const ForwardTile& tile,
+                                              i32 n) {
     ptx::BarrierWait(shared_.VFull(v_.index), v_.parity);
+    if constexpr (C::Traits::kVarlen) {
+      const i32 first_key = (tile.last_block - n) * C::kKeys;
+      const VisibleColumns seen = SeenKeys(tile);
+      if (first_key < seen.begin || first_key + C::kKeys > seen.end) ClearValues(seen, first_key);
+    }
     ptx::WgmmaFence();
     MultiplyRegisters<typename C::Element, C::Traits::kHeadDimV, C::kKeys>(
         o_, p, v_operand_ + v_.index * (C::kMemory.kv_bytes / 16));
     ptx::WgmmaCommit();
+  }
+
+  // Keys that some query of the sequence may see. Slots outside may hold anything.
+  static __device__ __forceinline__ VisibleColumns SeenKeys(const ForwardTile& tile) {
+    VisibleColumns seen{0, tile.kv_len};
+    if constexpr (C::Traits::kWindow == 2) seen.begin = device::Max(0, tile.diagonal_low);
+    if constexpr (C::kHasWindow) {
+      seen.end = device::Min(tile.kv_len, tile.q_len + tile.diagonal_high);
+    }
+    return seen;
+  }
+
+  // Zeroes the rows of V that no query sees: a probability of 0 would let NaN through. Every
+  // warpgroup does it for itself, before its own products.
+  __device__ __forceinline__ void ClearValues(const VisibleColumns& seen, i32 first_key) const {
+    constexpr int kRowChunks = C::Traits::kHeadDimV / 8;
+    const u32 zeros[4] = {};
+#pragma unroll 1
+    for (int item = 32 * warp_ + lane_; item < C::kKeys * kRowChunks; item += 128) {
+      const int row = item / kRowChunks, chunk = item % kRowChunks;
+      const i32 key = first_key + row;
+      if (key >= seen.begin && key < seen.end) continue;
+      ptx::StoreShared16(shared_.V(v_.index) + chunk / 8 * (C::kKeys * kPanelRowBytes) +
+                             row * kPanelRowBytes + chunk % 8 * 16,
+                         zeros);
+    }
+    ptx::FenceProxyAsync();
+    ptx::NamedBarrier(kClearBarrier + consumer_, 128);
   }
 
   __device__ __forceinline__ void FinishOutput() {
@@ -159,14 +203,16 @@ class Consumer {
   __device__ __forceinline__ u32 Slot() const { return q_.index * C::kConsumers + consumer_; }
   __device__ __forceinline__ void ReadTile() {
     ptx::BarrierWait(shared_.QFull(Slot()), q_.parity);
-    tile_ = LoadTileInfo(shared_.TileInfo(Slot()));
-  }
-
-  __device__ __forceinline__ i32 QLen() const {
-    return static_cast<i32>(args_.problem.lengths.max_q_len);
-  }
-  __device__ __forceinline__ i32 KvLen() const {
-    return static_cast<i32>(args_.problem.lengths.max_kv_len);
+    tile_ = LoadTileInfo<C>(shared_.TileInfo(Slot()), args_);
+    if (tile_.is_last()) return;
+    if constexpr (C::kHasTerms) {
+      terms_ = MakeHeadTerms<typename C::Traits, typename C::Element>(args_.problem.score,
+                                                                      tile_.batch, tile_.head);
+    }
+    if constexpr (C::Traits::kDropout) {
+      const u32 first_row = static_cast<u32>(FirstRow(tile_) + 16 * warp_ + lane_ / 4);
+      dropout_ = MakeDropoutStep(args_.problem, tile_.batch, tile_.head, first_row);
+    }
   }
   // Of this warpgroup.
   __device__ __forceinline__ i32 FirstRow(const ForwardTile& tile) const {
@@ -176,11 +222,11 @@ class Consumer {
 
   // Rows past the last one repeat it: they are not stored, and must not look empty.
   __device__ __forceinline__ VisibleColumns ColumnsOf(i32 row) const {
-    const i32 known = device::Min(row, QLen() - 1);
-    VisibleColumns columns{0, KvLen()};
-    if constexpr (C::Traits::kWindow == 2) columns.begin = known + args_.diagonal_low;
+    const i32 known = device::Min(row, tile_.q_len - 1);
+    VisibleColumns columns{0, tile_.kv_len};
+    if constexpr (C::Traits::kWindow == 2) columns.begin = known + tile_.diagonal_low;
     if constexpr (C::kHasWindow) {
-      columns.end = device::Min(columns.end, known + args_.diagonal_high + 1);
+      columns.end = device::Min(columns.end, known + tile_.diagonal_high + 1);
     }
     return columns;
   }
@@ -201,6 +247,20 @@ class Consumer {
     const i32 begin = ColumnsOf(FirstRow(tile_) + kWarpgroupRows - 1).begin;
     const i32 plain_block = device::CeilDiv(device::Max(begin, 0), C::kKeys);
     return device::Clamp(tile_.last_block + 1 - plain_block, 1, tile_.num_blocks);
+  }
+
+  __device__ __forceinline__ TermRows TermRowsOf(i32 n) const {
+    TermRows rows;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const i32 row = FirstRow(tile_) + 16 * warp_ + lane_ / 4 + 8 * half;
+      rows.row[half] = device::Min(row, tile_.q_len - 1);
+      rows.visible[half] = ColumnsOf(row);
+    }
+    rows.shift = static_cast<i32>(
+        device::PositionShift(args_.problem.score.window.alignment, tile_.q_len, tile_.kv_len));
+    rows.lane_key = FirstKey(n) + 2 * (lane_ % 4);
+    return rows;
   }
 
   __device__ __forceinline__ void MaskScores(i32 n) {
@@ -228,33 +288,42 @@ class Consumer {
 
   // O into the slot that held the tile's Q, from where a storing warp takes it; lse to memory.
   __device__ __forceinline__ void StoreTile(u32 slot, const SoftmaxRows& rows) const {
-    const ForwardTile tile = LoadTileInfo(shared_.TileInfo(slot));
+    const ForwardTile tile = LoadTileInfo<C>(shared_.TileInfo(slot), args_);
     const ScoreRuleArg& rule = args_.problem.score;
     float sink = 0.0f;
     if constexpr (C::Traits::kSinks) {
       sink = rule.sinks.data[tile.batch * rule.sinks.batch_stride_elems +
                              tile.head * rule.sinks.head_stride_elems];
     }
+    float keep_scale = 1.0f;
+    if constexpr (C::Traits::kDropout) {
+      keep_scale = device::KeepScale(rule.dropout.drop_threshold);
+    }
     float scale[2];
+    bool takes_part[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       constexpr bool kHasSink = C::Traits::kSinks != 0;
       const RowResult known =
-          FinishSoftmaxRow<kHasSink>(rows.neg_ref[half], QuadSum(rows.sum[half]), sink, 1.0f);
+          FinishSoftmaxRow<kHasSink>(rows.neg_ref[half], QuadSum(rows.sum[half]), sink, keep_scale);
       scale[half] = known.scale;
       const i32 row = FirstRow(tile) + 16 * warp_ + 8 * half + lane_ / 4;
-      if (args_.lse.data != nullptr && lane_ % 4 == 0 && row < QLen()) {
+      takes_part[half] = !C::Traits::kVarlen || row < tile.q_len;
+      if (args_.lse.data != nullptr && lane_ % 4 == 0 && row < tile.q_slots) {
+        // Packed sequences have a batch stride of 0.
         args_.lse.data[tile.batch * args_.lse.batch_stride_elems +
-                       tile.head * args_.lse.head_stride_elems + row * args_.lse.row_stride_elems] =
-            known.lse;
+                       tile.head * args_.lse.head_stride_elems +
+                       (tile.q_begin + row) * args_.lse.row_stride_elems] =
+            takes_part[half] ? known.lse : -device::kInfinity;
       }
     }
-    StoreOutput(shared_.Slab(slot), scale);
+    StoreOutput(shared_.Slab(slot), scale, takes_part);
     ptx::FenceProxyAsync();
     ptx::NamedBarrierArrive(kOutputBarrier + consumer_, 128 + 32);
   }
 
-  __device__ __forceinline__ void StoreOutput(u32 slab, const float (&scale)[2]) const {
+  __device__ __forceinline__ void StoreOutput(u32 slab, const float (&scale)[2],
+                                              const bool (&takes_part)[2]) const {
     const int row = 16 * warp_ + lane_ % 16;
     const u32 row_address = slab + row * kPanelRowBytes;
 #pragma unroll
@@ -264,6 +333,7 @@ class Consumer {
       for (int i = 0; i < 4; ++i) {
         const int at = 8 * step + 2 * i;
         r[i] = C::Element::Pack(o_[at] * scale[i % 2], o_[at + 1] * scale[i % 2]);
+        if (!takes_part[i % 2]) r[i] = 0;
       }
       const int chunk = (2 * (step % 4) + lane_ / 16) ^ (row % 8);
       ptx::StoreMatrixX4(row_address + step / 4 * (kWarpgroupRows * kPanelRowBytes) + chunk * 16,
@@ -278,6 +348,8 @@ class Consumer {
   Ring<C::kStages> k_, v_;
   Ring<kQSlots> q_;
   ForwardTile tile_;
+  HeadTerms terms_;
+  DropoutStep dropout_;
   ScoreBlock<C> s_;
   float o_[C::kOutputRegisters];
   SoftmaxRows rows_;

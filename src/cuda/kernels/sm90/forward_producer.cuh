@@ -3,11 +3,28 @@
 #ifndef HEED_CUDA_KERNELS_SM90_FORWARD_PRODUCER_CUH_
 #define HEED_CUDA_KERNELS_SM90_FORWARD_PRODUCER_CUH_
 
+#include "cuda/kernels/common/sequence.cuh"
 #include "cuda/kernels/ptx/tma.cuh"
 #include "cuda/kernels/sm90/forward_config.cuh"
+#include "device/mask.h"
 #include "device/tile_scheduler.h"
 
 namespace heed::cuda {
+
+template <class C>
+__device__ __forceinline__ void SetSequence(ForwardTile& tile, const ProblemArg& problem) {
+  const Sequence sequence = SequenceAt<typename C::Traits>(problem.lengths, tile.batch);
+  if (tile.q_tile == 0 && tile.head == 0) ReportClamped(problem.errors, sequence);
+  tile.q_len = sequence.q_len;
+  tile.q_slots = sequence.q_slots;
+  tile.q_begin = static_cast<i32>(sequence.q_begin);
+  tile.kv_len = sequence.q_len > 0 ? sequence.kv_len : 0;
+  tile.kv_begin = static_cast<i32>(sequence.kv_begin);
+  const device::Diagonals diagonals =
+      device::VisibleDiagonals(problem.score.window, tile.q_len, tile.kv_len);
+  tile.diagonal_low = static_cast<i32>(diagonals.low);
+  tile.diagonal_high = static_cast<i32>(diagonals.high);
+}
 
 // Which q tile a task is, and the blocks of keys that its rows may see.
 template <class C>
@@ -19,21 +36,37 @@ __device__ __forceinline__ ForwardTile TileOfTask(const Sm90ForwardArgs& args, u
   tile.q_tile = static_cast<i32>(at.q_tile);
   tile.batch = static_cast<i32>(at.pair / num_heads);
   tile.head = static_cast<i32>(at.pair % num_heads);
-  const i32 q_len = static_cast<i32>(args.problem.lengths.max_q_len);
-  const i32 kv_len = static_cast<i32>(args.problem.lengths.max_kv_len);
-  const i32 first_row = tile.q_tile * C::Traits::kTileQ;
-  const i32 last_row = device::Min(first_row + C::Traits::kTileQ, q_len) - 1;
-  i32 begin = 0, end = kv_len;
-  if constexpr (C::Traits::kWindow == 2) {
-    begin = device::Clamp(first_row + args.diagonal_low, 0, kv_len);
+  if constexpr (C::Traits::kVarlen) {
+    SetSequence<C>(tile, args.problem);
+  } else {
+    SetDenseSequence(tile, args);
   }
-  if constexpr (C::kHasWindow) end = device::Clamp(last_row + args.diagonal_high + 1, 0, kv_len);
+  const i32 first_row = tile.q_tile * C::Traits::kTileQ;
+  const i32 last_row = device::Min(first_row + C::Traits::kTileQ, tile.q_len) - 1;
+  i32 begin = 0, end = tile.kv_len;
+  if constexpr (C::Traits::kWindow == 2) {
+    begin = device::Clamp(first_row + tile.diagonal_low, 0, tile.kv_len);
+  }
+  if constexpr (C::kHasWindow) {
+    end = device::Clamp(last_row + tile.diagonal_high + 1, 0, tile.kv_len);
+  }
   const i32 first_block = begin / C::kKeys;
   // A tile without any key takes one block, all of it masked.
   const i32 end_block = device::Max(device::CeilDiv(end, C::kKeys), first_block + 1);
   tile.last_block = end_block - 1;
   tile.num_blocks = end_block - first_block;
   return tile;
+}
+
+// Of one warpgroup, in its sequence.
+template <class C>
+__device__ __forceinline__ i32 FirstRowOf(const ForwardTile& tile, u32 consumer) {
+  return tile.q_tile * C::Traits::kTileQ + static_cast<i32>(consumer) * kWarpgroupRows;
+}
+
+// Index on the batch axis of q and o: packed sequences share one.
+__device__ __forceinline__ i32 QBatch(const ProblemArg& problem, const ForwardTile& tile) {
+  return problem.lengths.cu_seqlens_q.data != nullptr ? 0 : tile.batch;
 }
 
 template <class C>
@@ -47,30 +80,37 @@ class Producer {
   __device__ __forceinline__ void Run() {
     const u32 num_tasks = args_.num_q_tiles * args_.num_pairs;
     u32 task = blockIdx.x;
-    i32 waiting_block = -1;  // whose V is still to be loaded
+    KvBlock waiting{0, 0, 0};  // whose V is still to be loaded
+    bool is_waiting = false;
     while (task < num_tasks) {
       const u32 next_task = NextTask(task);  // asked for a whole tile ahead
       const ForwardTile tile = TileOfTask<C>(args_, task);
+      if constexpr (C::Traits::kVarlen) {
+        if (tile.q_tile * C::Traits::kTileQ >= tile.q_slots) {  // only longer sequences have it
+          task = next_task;
+          continue;
+        }
+      }
       PublishTile(tile);
-      const i32 kv_head = tile.head / args_.problem.group;
+      KvBlock at{0, tile.head / args_.problem.group, tile.batch};
+      if (args_.problem.lengths.cu_seqlens_kv.data != nullptr) at.batch = 0;
       for (i32 n = 0; n < tile.num_blocks; ++n) {
-        const i32 block = tile.last_block - n;
+        at.first_row = tile.kv_begin + (tile.last_block - n) * C::kKeys - args_.first_key;
         Load(args_.k_map, shared_.K(k_.index), shared_.KEmpty(k_.index), shared_.KFull(k_.index),
-             k_, {block, kv_head, tile.batch});
-        if (waiting_block >= 0) LoadV({waiting_block, kv_head_of_v_, batch_of_v_});
-        waiting_block = block;
-        kv_head_of_v_ = kv_head;
-        batch_of_v_ = tile.batch;
+             k_, at);
+        if (is_waiting) LoadV(waiting);
+        waiting = at;
+        is_waiting = true;
       }
       task = next_task;
     }
     PublishTile(ForwardTile{});
-    if (waiting_block >= 0) LoadV({waiting_block, kv_head_of_v_, batch_of_v_});
+    if (is_waiting) LoadV(waiting);
   }
 
  private:
   struct KvBlock {
-    i32 block, head, batch;
+    i32 first_row, head, batch;  // of the map
   };
 
   __device__ __forceinline__ u32 NextTask(u32 task) const {
@@ -83,18 +123,18 @@ class Producer {
     for (u32 consumer = 0; consumer < C::kConsumers; ++consumer) {
       const u32 slot = q_.index * C::kConsumers + consumer;
       ptx::BarrierWait(shared_.QEmpty(slot), q_.parity ^ 1u);
-      StoreTileInfo(shared_.TileInfo(slot), tile);
+      StoreTileInfo<C>(shared_.TileInfo(slot), tile);
       if (tile.is_last()) {
         ptx::BarrierArrive(shared_.QFull(slot));
         continue;
       }
       ptx::BarrierArriveExpect(shared_.QFull(slot), C::kMemory.slab_bytes);
-      const i32 row = tile.q_tile * C::Traits::kTileQ + static_cast<i32>(consumer) * kWarpgroupRows;
+      const i32 row = tile.q_begin + FirstRowOf<C>(tile, consumer);
 #pragma unroll
       for (int panel = 0; panel < C::kPanels; ++panel) {
         ptx::LoadBox4(shared_.Slab(slot) + panel * kWarpgroupRows * kPanelRowBytes, &args_.q_map,
-                      {panel * kPanelColumns, row, tile.head, tile.batch}, shared_.QFull(slot),
-                      ptx::CachePolicy::kEvictFirst);
+                      {panel * kPanelColumns, row, tile.head, QBatch(args_.problem, tile)},
+                      shared_.QFull(slot), ptx::CachePolicy::kEvictFirst);
       }
     }
     q_.Advance();
@@ -111,10 +151,9 @@ class Producer {
     ptx::BarrierArriveExpect(full, C::kMemory.kv_bytes);
 #pragma unroll
     for (int panel = 0; panel < C::kPanels; ++panel) {
-      ptx::LoadBox4(
-          target + panel * C::kKeys * kPanelRowBytes, &map,
-          {panel * kPanelColumns, at.block * C::kKeys - args_.first_key, at.head, at.batch}, full,
-          ptx::CachePolicy::kEvictLast);
+      ptx::LoadBox4(target + panel * C::kKeys * kPanelRowBytes, &map,
+                    {panel * kPanelColumns, at.first_row, at.head, at.batch}, full,
+                    ptx::CachePolicy::kEvictLast);
     }
     ring.Advance();
   }
@@ -123,8 +162,42 @@ class Producer {
   SharedLayout<C> shared_;
   Ring<C::kStages> k_, v_;
   Ring<kQSlots> q_;
-  i32 kv_head_of_v_ = 0, batch_of_v_ = 0;
 };
+
+// O of one warpgroup from shared memory: one thread.
+template <class C>
+__device__ __forceinline__ void StoreSlab(const Sm90ForwardArgs& args, const ForwardTile& tile,
+                                          u32 slab, i32 first_row) {
+#pragma unroll
+  for (int panel = 0; panel < C::kPanels; ++panel) {
+    ptx::StoreBox4(
+        slab + panel * kWarpgroupRows * kPanelRowBytes, &args.o_map,
+        {panel * kPanelColumns, tile.q_begin + first_row, tile.head, QBatch(args.problem, tile)});
+  }
+  ptx::StoreBoxCommit();
+  ptx::StoreBoxWaitRead();
+}
+
+// The same by all lanes of a warp, no row past the end of the sequence, where the next one begins.
+template <class C>
+__device__ __forceinline__ void StoreSlabRows(const Sm90ForwardArgs& args, const ForwardTile& tile,
+                                              u32 slab, i32 first_row) {
+  const i32 num_rows = device::Min(kWarpgroupRows, tile.q_slots - first_row);
+  const i32 num_chunks = args.problem.head_dim_v / 8;
+  const i64 elems = device::RowOffsetElems(args.o.strides, QBatch(args.problem, tile),
+                                           i64{tile.q_begin} + first_row, tile.head);
+  auto* const target = static_cast<u16*>(args.o.data) + elems;
+  for (i32 item = static_cast<i32>(threadIdx.x) % 32; item < num_rows * num_chunks; item += 32) {
+    const i32 row = item / num_chunks, chunk = item % num_chunks;
+    u32 r[4];
+    ptx::LoadShared16(r, slab + chunk / 8 * (kWarpgroupRows * kPanelRowBytes) +
+                             row * kPanelRowBytes + ((chunk % 8) ^ (row % 8)) * 16);
+    *reinterpret_cast<uint4*>(target + row * args.o.strides.row_elems + chunk * 8) =
+        make_uint4(r[0], r[1], r[2], r[3]);
+  }
+  ptx::FenceProxyAsync();  // before the next Q arrives where this was read
+  __syncwarp();
+}
 
 // The warp that stores what one consumer computed, and frees the Q slot for the next tile.
 template <class C>
@@ -135,20 +208,16 @@ __device__ __forceinline__ void RunStorer(const Sm90ForwardArgs& args, SharedLay
   while (true) {
     const u32 slot = ring.index * C::kConsumers + consumer;
     ptx::BarrierWait(shared.QFull(slot), ring.parity);
-    const ForwardTile tile = LoadTileInfo(shared.TileInfo(slot));
+    const ForwardTile tile = LoadTileInfo<C>(shared.TileInfo(slot), args);
     if (tile.is_last()) break;
     ptx::NamedBarrier(kOutputBarrier + static_cast<int>(consumer), 128 + 32);
-    if (is_issuing) {
-      const i32 row = tile.q_tile * C::Traits::kTileQ + static_cast<i32>(consumer) * kWarpgroupRows;
-#pragma unroll
-      for (int panel = 0; panel < C::kPanels; ++panel) {
-        ptx::StoreBox4(shared.Slab(slot) + panel * kWarpgroupRows * kPanelRowBytes, &args.o_map,
-                       {panel * kPanelColumns, row, tile.head, tile.batch});
-      }
-      ptx::StoreBoxCommit();
-      ptx::StoreBoxWaitRead();
-      ptx::BarrierArrive(shared.QEmpty(slot));
+    const i32 first_row = FirstRowOf<C>(tile, consumer);
+    if (C::Traits::kVarlen && first_row + kWarpgroupRows > tile.q_slots) {
+      StoreSlabRows<C>(args, tile, shared.Slab(slot), first_row);
+    } else if (is_issuing) {
+      StoreSlab<C>(args, tile, shared.Slab(slot), first_row);
     }
+    if (is_issuing) ptx::BarrierArrive(shared.QEmpty(slot));
     __syncwarp();
     ring.Advance();
   }

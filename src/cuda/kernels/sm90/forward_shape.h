@@ -43,7 +43,7 @@ struct Sm90ForwardMemory {
   int total_bytes = 0;
 };
 
-inline constexpr int kTileInfoBytes = 32;
+inline constexpr int kTileInfoBytes = 48;
 
 HEED_DEVICE Sm90ForwardMemory Sm90ForwardMemoryOf(const Sm90ForwardShape& shape) {
   constexpr int kAlignmentBytes = 1024;  // of swizzled tiles

@@ -9,6 +9,8 @@
 #ifndef HEED_CUDA_KERNELS_SM90_FORWARD_SOFTMAX_CUH_
 #define HEED_CUDA_KERNELS_SM90_FORWARD_SOFTMAX_CUH_
 
+#include "cuda/kernels/common/dropout_block.cuh"
+#include "cuda/kernels/common/score_terms.cuh"
 #include "cuda/kernels/common/softmax_row.cuh"
 #include "cuda/kernels/ptx/math.cuh"
 #include "cuda/kernels/sm90/forward_config.cuh"
@@ -42,24 +44,52 @@ __device__ __forceinline__ float FactorOf(const ScoreRuleArg& rule) {
   return C::kHasTerms ? 1.0f : rule.scale_log2;
 }
 
-// q . k to scores in log2 units, where Traits ask for more than the scale.
-template <class C>
-__device__ __forceinline__ void ApplyTerms(ScoreBlock<C>& s, const ScoreRuleArg& rule) {
-  if constexpr (C::Traits::kSoftcap) {
-    const float inverse_softcap = 1.0f / rule.softcap;
-    const float softcap_log2 = rule.softcap * static_cast<float>(device::kLog2E);
-#pragma unroll
-    for (int i = 0; i < C::kScoreRegisters; ++i) {
-      s[i] = tanhf(s[i] * rule.scale * inverse_softcap) * softcap_log2;
-    }
-  }
-}
-
 // Keys [begin, end) that a row may see.
 struct VisibleColumns {
   i32 begin = 0;
   i32 end = 0;
 };
+
+// The thread's two rows in their sequence.
+struct TermRows {
+  i32 row[2];
+  VisibleColumns visible[2];
+  i32 shift;     // key position of query 0
+  i32 lane_key;  // of the lane's first column in the block
+};
+
+// q . k to scores in log2 units, where Traits ask for more than the scale. With a bias also hides
+// what the thread's two rows may not see, since nothing must be read there.
+template <class C>
+__device__ __forceinline__ void ApplyTerms(ScoreBlock<C>& s, const ScoreRuleArg& rule,
+                                           const HeadTerms& terms, const TermRows& rows) {
+  using T = typename C::Traits;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    ScoreCursor bias;
+    if constexpr (T::kBias != 0) {
+      constexpr int kBytes = kBiasElementBytes<T, typename C::Element>;
+      bias = MakeCursor(terms.bias, rule.bias.strides, kBytes, rows.row[half], rows.lane_key);
+    }
+
+    const float ahead = KeysAhead(rows.row[half], rows.shift, rows.lane_key);
+    const i32 begin = rows.visible[half].begin - rows.lane_key;
+    const i32 end = rows.visible[half].end - rows.lane_key;
+#pragma unroll
+    for (int block = 0; block < C::kKeys / 8; ++block) {
+#pragma unroll
+      for (int column = 0; column < 2; ++column) {
+        const int at = 8 * block + column;
+        const bool is_visible = !T::kBias || (at < end && at >= begin);
+        float& score = s[4 * block + 2 * half + column];
+        score = ScoreOf<T, typename C::Element>(score, rule, terms, is_visible, bias.At(column),
+                                                ahead - static_cast<float>(at));
+        if constexpr (T::kBias != 0) score = is_visible ? score : -device::kInfinity;
+      }
+      bias.Advance();
+    }
+  }
+}
 
 // Hides what the thread's two rows may not see. lane_key: key of the lane's first column.
 template <class C>
@@ -85,22 +115,35 @@ __device__ __forceinline__ void MaskBlock(ScoreBlock<C>& s, const VisibleColumns
   }
 }
 
-// p = 2^(factor * s + neg_ref), packed as the A operand of P V; sum = this lane's sums.
+// How to read a row's scores: weight = 2^(factor * s + neg_ref).
+struct RowUnits {
+  float factor[2];
+  float neg_ref[2];
+};
+
+// p = the weights, dropped and packed as the A operand of P V; sum = this lane's sums before
+// dropout.
 template <class C>
 __device__ __forceinline__ void ExponentiateBlock(ProbBlock<C>& p, float (&sum)[2],
-                                                  const ScoreBlock<C>& s, float factor,
-                                                  const float (&neg_ref)[2]) {
+                                                  const ScoreBlock<C>& s, const RowUnits& units,
+                                                  const DropoutStep& dropout) {
   float partial[2][2] = {};
 #pragma unroll
-  for (int block = 0; block < C::kKeys / 8; ++block) {
+  for (int pair = 0; pair < C::kKeys / 16; ++pair) {
+    float e[2][4];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int at = 4 * block + 2 * half;
-      const float left = ptx::Exp2(fmaf(s[at], factor, neg_ref[half]));
-      const float right = ptx::Exp2(fmaf(s[at + 1], factor, neg_ref[half]));
-      partial[half][0] += left;
-      partial[half][1] += right;
-      p[2 * block + half] = C::Element::Pack(left, right);
+    for (int side = 0; side < 2; ++side) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float score = s[8 * pair + 4 * side + i];
+        e[side][i] = ptx::Exp2(fmaf(score, units.factor[i / 2], units.neg_ref[i / 2]));
+        partial[i / 2][i % 2] += e[side][i];
+      }
+    }
+    if constexpr (C::Traits::kDropout) DropBlock(e[0], e[1], dropout, 0, pair);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      p[4 * pair + i] = C::Element::Pack(e[i / 2][i % 2 * 2], e[i / 2][i % 2 * 2 + 1]);
     }
   }
   sum[0] = partial[0][0] + partial[0][1];
@@ -124,12 +167,13 @@ __device__ __forceinline__ bool NeedsRepeat(const float (&sum)[2]) {
 }
 
 // Moves the references of the rows whose sums of the failed attempt were not safe to the maximum of
-// s, and returns in neg_ref what to repeat the exponentials with. The other rows keep their
-// reference, and with it their bits.
+// s, and returns in units what to repeat the exponentials with. The other rows keep reference and
+// formula, and with them their bits. A row that moves has its scores multiplied out first: a fused
+// multiply-add would leave the rounding error of the largest product, which has no limit, as an
+// exponent.
 template <class C, BlockOfTile kBlock>
-__device__ __forceinline__ void MoveReferences(SoftmaxRows& rows, float (&neg_ref)[2],
-                                               const float (&sum)[2], const ScoreBlock<C>& s,
-                                               float factor) {
+__device__ __forceinline__ void MoveReferences(SoftmaxRows& rows, RowUnits& units,
+                                               const float (&sum)[2], ScoreBlock<C>& s) {
   using Limits = SpeculationLimits<typename C::Element>;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -138,11 +182,16 @@ __device__ __forceinline__ void MoveReferences(SoftmaxRows& rows, float (&neg_re
     if constexpr (kBlock == BlockOfTile::kFirst) {
       is_unsafe |= !(QuadSum(sum[half]) >= Limits::kLowestFirstSum);
     }
+    const float factor = is_unsafe ? units.factor[half] : 1.0f;
     float highest = -device::kInfinity;
 #pragma unroll
     for (int block = 0; block < C::kKeys / 8; ++block) {
-      highest = fmaxf(highest, s[4 * block + 2 * half] * factor);
-      highest = fmaxf(highest, s[4 * block + 2 * half + 1] * factor);
+#pragma unroll
+      for (int column = 0; column < 2; ++column) {
+        float& score = s[4 * block + 2 * half + column];
+        score *= factor;
+        highest = fmaxf(highest, score);
+      }
     }
     highest = QuadMax(highest);
     rows.keep[half] = 1.0f;
@@ -152,27 +201,28 @@ __device__ __forceinline__ void MoveReferences(SoftmaxRows& rows, float (&neg_re
       // From +inf, the reference of a row that saw nothing: 0, and so are the sum and O.
       if (!is_empty) rows.keep[half] = ptx::Exp2(moved - rows.neg_ref[half]);
       rows.neg_ref[half] = moved;
+      units.factor[half] = 1.0f;
     }
     // Scores of a row without a visible key are all -inf: any finite reference gives 0.
-    neg_ref[half] = rows.neg_ref[half] == device::kInfinity ? 0.0f : rows.neg_ref[half];
+    units.neg_ref[half] = rows.neg_ref[half] == device::kInfinity ? 0.0f : rows.neg_ref[half];
   }
 }
 
 // p and the rows' sums of one block. O is to be rescaled by the caller when rows.is_moved.
 template <class C, BlockOfTile kBlock>
-__device__ __forceinline__ void SoftmaxBlock(ProbBlock<C>& p, SoftmaxRows& rows,
-                                             const ScoreBlock<C>& s, float factor) {
+__device__ __forceinline__ void SoftmaxBlock(ProbBlock<C>& p, SoftmaxRows& rows, ScoreBlock<C>& s,
+                                             float factor, const DropoutStep& dropout) {
   float sum[2];
-  float neg_ref[2] = {rows.neg_ref[0], rows.neg_ref[1]};
+  RowUnits units{{factor, factor}, {rows.neg_ref[0], rows.neg_ref[1]}};
   bool is_repeated = false;
   // A loop, not two calls: the exponentials are most of the kernel's code.
 #pragma unroll 1
   while (true) {
-    ExponentiateBlock<C>(p, sum, s, factor, neg_ref);
+    ExponentiateBlock<C>(p, sum, s, units, dropout);
     if (is_repeated) break;
     is_repeated = NeedsRepeat<C, kBlock>(sum);
     if (!is_repeated) break;
-    MoveReferences<C, kBlock>(rows, neg_ref, sum, s, factor);
+    MoveReferences<C, kBlock>(rows, units, sum, s);
   }
   if constexpr (kBlock == BlockOfTile::kFirst) {
     rows.is_moved = false;

@@ -1,0 +1,137 @@
+// Which problems run on the Hopper forward rows, and what the plan says about the others.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cuda_gpus.h"
+
+namespace heed::core {
+namespace {
+
+using test::CudaProblem;
+using test::Gpu;
+using test::Hopper;
+
+constexpr std::int64_t kRows = 2048;  // 512 tiles: enough for any GPU
+constexpr const char* kId = "cuda.sm90.forward.bf16.d128.q128k128";
+
+bool IsHopperRow(const Plan& plan) {
+  return std::string(plan.row->id).starts_with("cuda.sm90.forward.");
+}
+
+// The reason in explain against the D = 128 row; empty when it was chosen.
+std::string ReasonAgainst(const ForwardProblem& problem, const DeviceFacts& facts) {
+  Plan plan;
+  std::vector<Rejection> rejections;
+  EXPECT_TRUE(PlanForward(problem, facts, &plan, &rejections).ok());
+  for (const Rejection& rejection : rejections) {
+    if (std::string(rejection.row->id) == kId) return rejection.reason;
+  }
+  EXPECT_EQ(std::string(plan.row->id), kId);
+  return "";
+}
+
+TEST(Sm90Plan, TakesDenseProblemsUpTo128Columns) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    for (const std::int64_t head_dim : {8, 40, 64, 72, 96, 128}) {
+      Plan plan;
+      ASSERT_TRUE(PlanForward(CudaProblem(dtype, head_dim, kRows), Hopper(), &plan, nullptr).ok());
+      EXPECT_TRUE(IsHopperRow(plan)) << head_dim << " " << plan.row->id;
+      EXPECT_EQ(plan.num_splits, 1);
+    }
+  }
+}
+
+TEST(Sm90Plan, LeavesOtherElementsAndHeadDimsToOtherRows) {
+  for (const auto& [dtype, head_dim] : {std::pair{DType::kF32, 64}, std::pair{DType::kBF16, 136}}) {
+    Plan plan;
+    ASSERT_TRUE(PlanForward(CudaProblem(dtype, head_dim, kRows), Hopper(), &plan, nullptr).ok());
+    EXPECT_FALSE(IsHopperRow(plan)) << plan.row->id;
+  }
+}
+
+TEST(Sm90Plan, RunsOnCapability90Alone) {
+  const ForwardProblem problem = CudaProblem(DType::kBF16, 128, kRows);
+  EXPECT_EQ(ReasonAgainst(problem, Gpu(80, 108)), "needs sm_90, this GPU is sm_80");
+  EXPECT_EQ(ReasonAgainst(problem, Gpu(100, 148)), "needs sm_90, this GPU is sm_100");
+  EXPECT_EQ(ReasonAgainst(problem, Gpu(120, 170)), "needs sm_90, this GPU is sm_120");
+  DeviceFacts old_driver = Hopper();
+  old_driver.cuda.has_tensor_maps = false;
+  EXPECT_EQ(ReasonAgainst(problem, old_driver),
+            "needs cuTensorMapEncodeTiled, a driver of CUDA 12 or newer");
+}
+
+TEST(Sm90Plan, CountsTilesInTheWorkspaceWhereTheyAreUneven) {
+  ForwardProblem problem = CudaProblem(DType::kBF16, 128, kRows);
+  Plan plan;
+  ASSERT_TRUE(PlanForward(problem, Hopper(), &plan, nullptr).ok());
+  EXPECT_EQ(plan.workspace_bytes, 0u);
+  problem.score.window.right = 0;
+  ASSERT_TRUE(PlanForward(problem, Hopper(), &plan, nullptr).ok());
+  EXPECT_TRUE(IsHopperRow(plan));
+  EXPECT_EQ(plan.workspace_bytes, 256u);
+  EXPECT_EQ(plan.num_tasks, 2 * 16 * kRows / 128);
+}
+
+TEST(Sm90Plan, SaysWhyItDoesNotRun) {
+  const std::string tma =
+      "TMA needs data pointers and strides of multiples of 16 bytes, and no zero strides";
+  const ForwardProblem good = CudaProblem(DType::kBF16, 128, kRows);
+  ASSERT_EQ(ReasonAgainst(good, Hopper()), "");
+  ForwardProblem bad = good;
+  bad.k.row_stride_elems += 4;
+  EXPECT_EQ(ReasonAgainst(bad, Hopper()), tma);
+  bad = good;
+  bad.v.head_stride_elems = 0;  // one head broadcast
+  EXPECT_EQ(ReasonAgainst(bad, Hopper()), tma);
+  bad = good;
+  bad.o.data = reinterpret_cast<void*>(std::uintptr_t{0x1008});
+  EXPECT_EQ(ReasonAgainst(bad, Hopper()), tma);
+  bad = good;
+  bad.score.mask.dtype = DType::kBool;
+  EXPECT_EQ(ReasonAgainst(bad, Hopper()), "does not read a mask");
+  bad = good;
+  bad.score.scale = 0.0;
+  EXPECT_EQ(ReasonAgainst(bad, Hopper()), "does not take a scale of 0");
+  bad = good;
+  bad.block_table.is_present = true;
+  EXPECT_EQ(ReasonAgainst(bad, Hopper()), "does not read pages");
+  bad = CudaProblem(DType::kBF16, 124, kRows);
+  ASSERT_EQ(ReasonAgainst(good, Hopper()), "");
+  for (RowsView* view : {&bad.q, &bad.k, &bad.v, &bad.o}) {
+    view->head_stride_elems = 128;
+    view->row_stride_elems = 128 * 16;
+    view->batch_stride_elems = view->row_stride_elems * kRows;
+  }
+  ASSERT_EQ(ReasonAgainst(bad, Hopper()), "");
+  bad.seqused_kv.is_present = true;
+  EXPECT_EQ(ReasonAgainst(bad, Hopper()),
+            "with arrays of lengths the head dim of v must be a multiple of 8");
+}
+
+TEST(Sm90Plan, LeavesFewTilesToRowsThatSpreadThem) {
+  ForwardProblem problem = CudaProblem(DType::kBF16, 128, 128);
+  problem.shape.batch = 1;
+  problem.shape.max_kv_len = 8192;
+  EXPECT_EQ(ReasonAgainst(problem, Hopper()),
+            "does not split the keys, which few query tiles call for");
+  problem.exec.fixed_split = true;  // then nothing is split
+  EXPECT_EQ(ReasonAgainst(problem, Hopper()), "");
+  Plan plan;
+  ASSERT_TRUE(PlanForward(CudaProblem(DType::kBF16, 64, 128), Hopper(), &plan, nullptr).ok());
+  EXPECT_EQ(plan.row->cuda.use, CudaUse::kFewTasks) << plan.row->id;
+}
+
+TEST(Sm90Plan, ForcedRowThatDoesNotTakeTheProblemIsUnsupported) {
+  ForwardProblem problem = CudaProblem(DType::kBF16, 128, kRows);
+  problem.exec.forced_kernel = kId;
+  Plan plan;
+  EXPECT_TRUE(PlanForward(problem, Hopper(), &plan, nullptr).ok());
+  EXPECT_EQ(PlanForward(problem, Gpu(80, 108), &plan, nullptr).code(), HEED_UNAVAILABLE);
+  problem.score.mask.dtype = DType::kBool;
+  EXPECT_EQ(PlanForward(problem, Hopper(), &plan, nullptr).code(), HEED_UNSUPPORTED);
+}
+
+}  // namespace
+}  // namespace heed::core
