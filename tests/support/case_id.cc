@@ -62,6 +62,7 @@ constexpr Flag kFlags[] = {{"causal", &ForwardCase::causal},
                            {"seqused-kv", &ForwardCase::seqused_kv},
                            {"fenced", &ForwardCase::fenced},
                            {"no-lse", &ForwardCase::no_lse},
+                           {"finite-values", &ForwardCase::finite_values},
                            {"workspace", &ForwardCase::caller_workspace}};
 
 struct Number {

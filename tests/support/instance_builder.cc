@@ -187,7 +187,9 @@ void InstanceBuilder::FillLiveSlots() {
         }
       }
       for (std::int64_t token = 0; token < sequence.kv_len; ++token) {
-        if (key_is_seen[static_cast<std::size_t>(token)]) FillKeyRow(b, token, kv_head, key_values);
+        const bool is_seen = key_is_seen[static_cast<std::size_t>(token)];
+        if (is_seen) FillKey(b, token, kv_head, key_values);
+        if (is_seen || case_.finite_values) FillValue(b, token, kv_head, key_values);
       }
     }
   }
@@ -200,11 +202,15 @@ void InstanceBuilder::FillQueryRow(std::int64_t b, std::int64_t row, std::int64_
   }
 }
 
-void InstanceBuilder::FillKeyRow(std::int64_t b, std::int64_t token, std::int64_t kv_head,
-                                 Random& random) {
+void InstanceBuilder::FillKey(std::int64_t b, std::int64_t token, std::int64_t kv_head,
+                              Random& random) {
   for (std::int64_t dim = 0; dim < case_.head_dim; ++dim) {
     instance_.k_->Set(instance_.KvIndex(b, token, kv_head, dim), DrawKey(case_, token, random));
   }
+}
+
+void InstanceBuilder::FillValue(std::int64_t b, std::int64_t token, std::int64_t kv_head,
+                                Random& random) {
   for (std::int64_t dim = 0; dim < case_.head_dim_v; ++dim) {
     instance_.v_->Set(instance_.KvIndex(b, token, kv_head, dim), DrawValue(case_, random));
   }

@@ -28,7 +28,8 @@ class InstanceBuilder {
   // Gives a number to every bias entry, query row and key that takes part; the rest stays poison.
   void FillLiveSlots();
   void FillQueryRow(std::int64_t b, std::int64_t row, std::int64_t head, Random& random);
-  void FillKeyRow(std::int64_t b, std::int64_t token, std::int64_t kv_head, Random& random);
+  void FillKey(std::int64_t b, std::int64_t token, std::int64_t kv_head, Random& random);
+  void FillValue(std::int64_t b, std::int64_t token, std::int64_t kv_head, Random& random);
   void PlantNanKey();
 
   ForwardInstance& instance_;
