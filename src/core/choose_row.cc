@@ -292,10 +292,13 @@ Status ChooseRow(const RowRequest& request, const DeviceFacts& facts, Plan* plan
   HEED_RETURN_IF_ERROR(CheckAvailable(request, facts));
   HEED_RETURN_IF_ERROR(CheckForcedKernel(request, facts));
   const KernelRow* best = nullptr;
+  std::int32_t best_rank = 0;
   for (const KernelRow& row : KernelRows()) {
     if (row.op != request.op || StageOf(row, request, facts) != Stage::kFits) continue;
-    if (best == nullptr || RankHere(row, request, facts) > RankHere(*best, request, facts))
-      best = &row;
+    const std::int32_t rank = RankHere(row, request, facts);
+    if (best != nullptr && rank <= best_rank) continue;
+    best = &row;
+    best_rank = rank;
   }
 
   std::vector<Candidate> rejected;

@@ -178,11 +178,8 @@ Launches LaunchesOf(const BackwardProblem& problem, const KernelRow& row) {
 
 std::size_t BackwardSharedBytesOf(const KernelRow& row, std::int64_t head_dim,
                                   std::int64_t head_dim_v) {
-  core::ForwardProblem problem;
-  problem.q.dtype = row.dtype;
-  problem.shape.head_dim = head_dim;
-  problem.shape.head_dim_v = head_dim_v;
-  return static_cast<std::size_t>(BackwardSharedBytes(TileOf(TraitsOf(row, problem))));
+  return static_cast<std::size_t>(
+      BackwardSharedBytes(TileOf(TileTraitsOf(row, head_dim, head_dim_v))));
 }
 
 KernelKey BackwardKeyOf(const KernelRow& row, const BackwardProblem& problem) {

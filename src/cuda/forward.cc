@@ -94,11 +94,8 @@ RowAccess AccessOfForward(const ForwardProblem& problem) {
 std::size_t ForwardSharedBytesOf(const KernelRow& row, std::int64_t head_dim,
                                  std::int64_t head_dim_v) {
   if (FamilyOf(row) == kSm90Family) return Sm90ForwardSharedBytesOf(row);
-  ForwardProblem problem;
-  problem.q.dtype = row.dtype;
-  problem.shape.head_dim = head_dim;
-  problem.shape.head_dim_v = head_dim_v;
-  return static_cast<std::size_t>(ForwardSharedBytes(ForwardShapeOf(TraitsOf(row, problem))));
+  return static_cast<std::size_t>(
+      ForwardSharedBytes(ForwardShapeOf(TileTraitsOf(row, head_dim, head_dim_v))));
 }
 
 KernelKey ForwardKeyOf(const KernelRow& row, const ForwardProblem& problem,

@@ -123,18 +123,24 @@ RowAccess AccessOf(std::initializer_list<const core::RowsView*> operands, std::i
   return RowAccess::kVector16;
 }
 
-KernelTraits TraitsOf(const core::KernelRow& row, const core::ForwardProblem& problem) {
-  const core::ScoreRule& rule = problem.score;
+KernelTraits TileTraitsOf(const core::KernelRow& row, std::int64_t head_dim,
+                          std::int64_t head_dim_v) {
   KernelTraits traits;
-  traits.element = static_cast<int>(ElementOfDType(problem.dtype()));
-  traits.head_dim = PadHeadDim(problem.shape.head_dim);
-  traits.head_dim_v = PadHeadDim(problem.shape.head_dim_v);
+  traits.element = static_cast<int>(ElementOfDType(row.dtype));
+  traits.head_dim = PadHeadDim(head_dim);
+  traits.head_dim_v = PadHeadDim(head_dim_v);
   traits.tile_q = row.tile_q_rows;
   traits.tile_kv = row.tile_kv_rows;
   traits.num_warps = row.cuda.num_warps;
   traits.kv_groups = row.cuda.kv_groups;
   traits.num_stages = row.cuda.num_stages;
   traits.variant = row.cuda.variant;
+  return traits;
+}
+
+KernelTraits TraitsOf(const core::KernelRow& row, const core::ForwardProblem& problem) {
+  const core::ScoreRule& rule = problem.score;
+  KernelTraits traits = TileTraitsOf(row, problem.shape.head_dim, problem.shape.head_dim_v);
   traits.window = static_cast<int>(BoundsOf(rule.window));
   traits.bias = static_cast<int>(BiasElementOf(rule.bias));
   traits.softcap = rule.softcap > 0.0;

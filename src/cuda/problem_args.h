@@ -21,6 +21,9 @@ ScoreArg ScoreArgOf(const core::ScoreView& view);
 HeadArg HeadArgOf(const core::HeadView& view);
 ProblemArg ProblemArgOf(const core::ForwardProblem& problem, ErrorCounters* errors);
 
+// The numbers that decide a tile's size; no features.
+KernelTraits TileTraitsOf(const core::KernelRow& row, std::int64_t head_dim,
+                          std::int64_t head_dim_v);
 // Tile numbers from the row, features from the problem; head dims padded as kernels want them.
 KernelTraits TraitsOf(const core::KernelRow& row, const core::ForwardProblem& problem);
 
