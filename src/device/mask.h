@@ -59,18 +59,6 @@ HEED_DEVICE Diagonals VisibleDiagonals(const WindowRule& rule, i64 q_len, i64 kv
   return diagonals;
 }
 
-// Of the queries and keys of two ranges that are not empty: no pair is visible, or every pair is.
-HEED_DEVICE bool HasNoVisiblePair(const Diagonals& diagonals, const KeyRange& queries,
-                                  const KeyRange& keys) {
-  return keys.begin - (queries.end - 1) > diagonals.high ||
-         keys.end - 1 - queries.begin < diagonals.low;
-}
-HEED_DEVICE bool HasNoHiddenPair(const Diagonals& diagonals, const KeyRange& queries,
-                                 const KeyRange& keys) {
-  return keys.begin - (queries.end - 1) >= diagonals.low &&
-         keys.end - 1 - queries.begin <= diagonals.high;
-}
-
 // ALiBi term added to a score: -slope * |position - key|.
 HEED_DEVICE float AlibiBias(float slope, i64 position, i64 key_index) {
   const i64 distance = position < key_index ? key_index - position : position - key_index;

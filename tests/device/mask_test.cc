@@ -75,36 +75,6 @@ TEST(VisibleDiagonals, AgreeWithVisibleKeysOnEverySmallCase) {
   }
 }
 
-TEST(VisibleDiagonals, SayWhetherAllOrNoneOfABlockIsVisible) {
-  constexpr i64 kLength = 6;
-  for (i64 low = -kLength; low <= kLength; ++low) {
-    for (i64 high = -kLength; high <= kLength; ++high) {
-      const Diagonals diagonals{low, high};
-      for (i64 first_query = 0; first_query < kLength; ++first_query) {
-        for (i64 first_key = 0; first_key < kLength; ++first_key) {
-          for (i64 size = 1; size <= 3; ++size) {
-            const KeyRange queries{first_query, first_query + size};
-            const KeyRange keys{first_key, first_key + 4 - size};
-            i64 num_visible = 0;
-            for (i64 i = queries.begin; i < queries.end; ++i) {
-              for (i64 j = keys.begin; j < keys.end; ++j)
-                num_visible += low <= j - i && j - i <= high;
-            }
-            const i64 num_pairs = size * (4 - size);
-            // A block may touch neither bound's corner and still hold nothing, when low > high.
-            if (low <= high) {
-              EXPECT_EQ(HasNoVisiblePair(diagonals, queries, keys), num_visible == 0);
-            } else if (HasNoVisiblePair(diagonals, queries, keys)) {
-              EXPECT_EQ(num_visible, 0);
-            }
-            EXPECT_EQ(HasNoHiddenPair(diagonals, queries, keys), num_visible == num_pairs);
-          }
-        }
-      }
-    }
-  }
-}
-
 // The ends of the range are right at and around the limits of 32-bit arithmetic.
 TEST(VisibleKeys, AgreesWithTheRuleAtLargeLengths) {
   const i64 lengths[] = {1, 1000, (1LL << 31) - 1, 1LL << 31, 1LL << 32, (1LL << 40) + 3};

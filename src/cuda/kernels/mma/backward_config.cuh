@@ -50,18 +50,13 @@ struct BackwardConfig {
       kShares ? kQueryBlocks : device::Min(kQueryBlocks, (kIsFp32 ? 2 : 4) / kKeyBlocks);
   static constexpr int kSteps = kQueryBlocks / kStepBlocks;
 
-  // Steps of S and dP that the compiler may reorder: more of them would take registers it does not
-  // have and spill.
-  static constexpr int kRowsUnroll = T::kWindow == 0 ? 4 : 2;
-
   static constexpr int kDqQueryWarps = BackwardDqWarps(kTile);
   static constexpr int kDqColumnWarps = T::kNumWarps / kDqQueryWarps;
   static constexpr int kDqQueryBlocks = T::kTileQ / (16 * kDqQueryWarps);
   static constexpr int kDqColumnBlocks = kSliceColumns / (16 * kDqColumnWarps);
-  // Blocks of dQ that registers hold beside dK and dV; more are taken in parts.
-  static constexpr int kDqLimitBlocks = T::kNumWarps == 8 ? 6 : 8;
+  // Registers hold 8 blocks of dQ beside dK and dV; more are taken in parts.
   static constexpr int kDqPartBlocks =
-      LargestDivisor(kDqColumnBlocks, device::Max(1, kDqLimitBlocks / kDqQueryBlocks));
+      LargestDivisor(kDqColumnBlocks, device::Max(1, 8 / kDqQueryBlocks));
 
   using KTile = SmemTile<T::kTileKv, kUnits * kColumns>;
   using VTile = SmemTile<T::kTileKv, kUnits * kColumnsV>;

@@ -47,7 +47,7 @@ class BackwardCta {
 
   __device__ __forceinline__ void Run() {
     const QueryTiles tiles = QueryTilesOf<T>(sequence_, terms_.low, terms_.high, key0_);
-    const u32 num_steps = static_cast<u32>((tiles.end - tiles.begin) * args_.problem.group);
+    const i32 num_steps = (tiles.end - tiles.begin) * args_.problem.group;
     KeySums d_k;
     ValueSums d_v;
     SetZero(d_k);
@@ -57,26 +57,24 @@ class BackwardCta {
       LoadKeys();
       StartQueryTile(current, 0);
     }
-    for (u32 step = 0; step < num_steps; ++step) {
+    for (i32 step = 0; step < num_steps; ++step) {
       const int stage = T::kNumStages == 1 ? 0 : step % T::kNumStages;
       const Visitor next = current.Next(tiles);
       const bool has_next = step + 1 < num_steps;
       WaitLoads<0>();
       __syncthreads();
       if (T::kNumStages > 1 && has_next) StartQueryTile(next, (step + 1) % T::kNumStages);
-      if (current.q_tile == tiles.begin) {
+      if (step == 0 || current.q_tile == tiles.begin) {
         terms_.SetHead(args_, task_.batch, current.q_head);
       }
       if constexpr (C::kDefers) {
-        if (step > 0 && AddsFirst()) {
-          AddQueryGradient(current.Previous(tiles), ScoreTileAt(step - 1));
-        }
-        Visit(d_k, d_v, current, stage, ScoreTileAt(step));
-        if (step > 0 && !AddsFirst()) {
-          AddQueryGradient(current.Previous(tiles), ScoreTileAt(step - 1));
-        }
+        const u32 previous_scores = ScoreTileAt(step + 1);
+        if (step > 0 && AddsFirst()) AddQueryGradient(previous_, previous_scores);
+        Visit(d_k, d_v, current, tiles, stage, ScoreTileAt(step));
+        if (step > 0 && !AddsFirst()) AddQueryGradient(previous_, previous_scores);
+        previous_ = current;
       } else {
-        Visit(d_k, d_v, current, stage, ScoreTileAt(0));
+        Visit(d_k, d_v, current, tiles, stage, ScoreTileAt(0));
         __syncthreads();
         if (T::kNumStages == 1 && has_next) StartQueryTile(next, 0);
         AddQueryGradient(current, ScoreTileAt(0));
@@ -85,7 +83,7 @@ class BackwardCta {
     }
     if (C::kDefers && num_steps > 0) {
       __syncthreads();
-      AddQueryGradient(current.Previous(tiles), ScoreTileAt(num_steps - 1));
+      AddQueryGradient(previous_, ScoreTileAt(num_steps - 1));
     }
     StoreKeyGradients(d_k, d_v);
   }
@@ -99,11 +97,6 @@ class BackwardCta {
       const bool is_last = q_tile + 1 == tiles.end;
       return Visitor{is_last ? q_head + 1 : q_head, is_last ? tiles.begin : q_tile + 1};
     }
-    // Requires: this is not the first step.
-    __device__ __forceinline__ Visitor Previous(const QueryTiles& tiles) const {
-      const bool is_first = q_tile == tiles.begin;
-      return Visitor{is_first ? q_head - 1 : q_head, is_first ? tiles.end - 1 : q_tile - 1};
-    }
     __device__ __forceinline__ i32 query0() const { return q_tile * T::kTileQ; }
   };
 
@@ -112,7 +105,7 @@ class BackwardCta {
   __device__ __forceinline__ bool AddsFirst() const {
     return T::kDeterministic != 0 || T::kNumWarps <= 4 || warp_ < T::kNumWarps / 2;
   }
-  __device__ __forceinline__ u32 ScoreTileAt(u32 step) const {
+  __device__ __forceinline__ u32 ScoreTileAt(i32 step) const {
     return shared_ + kAt.d_s + (C::kDefers ? step % 2 * kAt.score_bytes : 0);
   }
 
@@ -174,9 +167,9 @@ class BackwardCta {
   // S to dS of one query tile, and its additions to dK and dV. dS^T is left in the tile at
   // `scores`.
   __device__ __forceinline__ void Visit(KeySums& d_k, ValueSums& d_v, const Visitor& visitor,
-                                        int stage, u32 scores) {
+                                        const QueryTiles& tiles, int stage, u32 scores) {
     const i32 query0 = visitor.query0();
-    const bool is_full = SeesAllKeys(query0);
+    const bool is_full = tiles.full_begin <= query0 && query0 + T::kTileQ <= tiles.full_end;
     if (!is_full && SeesNothing(query0)) {
       StoreZeros(scores);
       return;
@@ -193,7 +186,7 @@ class BackwardCta {
         q_tile, first_column<C::kColumnBlocks>(), lane_);
     const WarpColumns<typename C::DoTile, C::kColumnBlocksV, C::kQueryWarps * C::kSlices>
         d_o_columns(d_o_tile, first_column<C::kColumnBlocksV>(), lane_);
-#pragma unroll 1  // both steps at once would spill
+#pragma unroll
     for (int step = 0; step < C::kSteps; ++step) {
       const int tile_query = first_query + step * 16 * C::kStepBlocks;
       StepSums s;
@@ -242,23 +235,16 @@ class BackwardCta {
     if constexpr (C::kIsFp32) {
       MultiplyRowsFp32<kDimBlocks>(sums, keys, queries, query_row0);
     } else {
-      MultiplyRows<Element, kDimBlocks, C::kRowsUnroll>(sums, keys, queries, query_row0);
+      MultiplyRows<Element, kDimBlocks>(sums, keys, queries, query_row0);
     }
   }
 
-  // Every query of the tile is one of the sequence and sees every key of the CTA.
-  __device__ __forceinline__ bool SeesAllKeys(i32 query0) const {
-    const device::KeyRange queries{query0, query0 + i64{T::kTileQ}};
-    const device::KeyRange keys{key0_, key0_ + i64{T::kTileKv}};
-    return queries.end <= terms_.q_len && keys.end <= terms_.kv_len &&
-           device::HasNoHiddenPair(terms_.diagonals(), queries, keys);
-  }
   // No query of the tile sees a key of this warp. The same for all warps of a key group, which
   // therefore skip their barrier together.
   __device__ __forceinline__ bool SeesNothing(i32 query0) const {
-    const i64 first = key0_ + first_key();
-    return device::HasNoVisiblePair(terms_.diagonals(), {query0, query0 + i64{T::kTileQ}},
-                                    {first, first + 16 * C::kKeyBlocks});
+    const i32 first = key0_ + first_key();
+    return first - (query0 + T::kTileQ - 1) > terms_.high ||
+           first + 16 * C::kKeyBlocks - 1 - query0 < terms_.low;
   }
   __device__ __forceinline__ void StoreZeros(u32 scores) const {
     const StepOperands zeros = {};
@@ -557,6 +543,7 @@ class BackwardCta {
   const int lane_;
   const int warp_;
   const i32 key0_;
+  Visitor previous_;
 };
 
 }  // namespace heed::cuda

@@ -23,7 +23,6 @@ using device::u8;
 template <class T>
 struct ScoreTerms {
   using Element = typename ElementOf<T::kElement>::Type;
-  static constexpr int kBothBounds = 2;  // of Traits::kWindow; 0: none, 1: right only
   static constexpr float kLog2E = static_cast<float>(device::kLog2E);
 
   const ScoreRuleArg* rule;
@@ -77,14 +76,9 @@ struct ScoreTerms {
   }
 
   __device__ __forceinline__ bool IsInside(i32 i, i32 j) const { return i < q_len && j < kv_len; }
-  // The bounds that the call has, for tests of whole blocks.
-  __device__ __forceinline__ device::Diagonals diagonals() const {
-    constexpr i64 kFar = i64{1} << 40;
-    return {T::kWindow == kBothBounds ? i64{low} : -kFar, T::kWindow != 0 ? i64{high} : kFar};
-  }
   // Requires: i < q_len, j < kv_len.
   __device__ __forceinline__ bool IsOnVisibleDiagonal(i32 i, i32 j) const {
-    return (T::kWindow != kBothBounds || j - i >= low) && (T::kWindow == 0 || j - i <= high);
+    return j - i >= low && j - i <= high;
   }
   __device__ __forceinline__ bool IsUnmasked(i32 i, i32 j) const {
     return mask[i * rule->mask.strides.query_elems + j * rule->mask.strides.key_elems] != 0;

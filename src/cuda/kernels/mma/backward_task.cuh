@@ -45,10 +45,13 @@ __device__ __forceinline__ BackwardTask BackwardTaskOf(const BackwardArgs& args,
   return task;
 }
 
-// Query tiles [begin, end) that see a key of the tile.
+// Query tiles [begin, end) that see a key of the tile, and the queries [full_begin, full_end) that
+// see all of its kTileKv keys.
 struct QueryTiles {
   i32 begin = 0;
   i32 end = 0;
+  i32 full_begin = 0;
+  i32 full_end = 0;
 };
 
 template <class T>
@@ -61,6 +64,12 @@ __device__ __forceinline__ QueryTiles QueryTilesOf(const Sequence& sequence, i32
   if (end <= begin) return tiles;
   tiles.begin = static_cast<i32>(begin / T::kTileQ);
   tiles.end = static_cast<i32>(device::CeilDiv<i64>(end, T::kTileQ));
+  if (key0 + i64{T::kTileKv} > sequence.kv_len) return tiles;
+  const i64 full_begin = i64{key0} + T::kTileKv - 1 - high;
+  const i64 full_end = device::Min<i64>(sequence.q_len, i64{key0} - low + 1);
+  if (full_end <= full_begin) return tiles;
+  tiles.full_begin = static_cast<i32>(device::Max<i64>(full_begin, 0));
+  tiles.full_end = static_cast<i32>(full_end);
   return tiles;
 }
 

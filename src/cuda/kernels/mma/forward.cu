@@ -96,8 +96,7 @@ __device__ __forceinline__ void AddValues(WarpState<Config>& state, const Probs<
   if constexpr (Config::kIsFp32) {
     MultiplyProbsValues<Config>(state.o, p, KeyPairReader<VTile>(v_address, first_row, lane));
   } else {
-    MultiplyProbsValues<Config>(state.o, p,
-                                BlockReader<VTile>(v_address, first_row, lane).Renewed());
+    MultiplyProbsValues<Config>(state.o, p, BlockReader<VTile>(v_address, first_row, lane));
   }
 }
 
@@ -112,7 +111,7 @@ __device__ __forceinline__ void RunOverlappedTile(WarpState<Config>& state,
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto row_of = [&](int t) { return first_row + (kSteps - 1 - t) * Config::kStepKeys; };
   const auto score = [&](Scores<Config>& s, int t) {
-    MultiplyQueriesKeys<Config>(s, q, KeyReader<Config>(k_address, row_of(t), lane).Renewed());
+    MultiplyQueriesKeys<Config>(s, q, KeyReader<Config>(k_address, row_of(t), lane));
     return context.rule->scale_log2;
   };
   Scores<Config> s[2];
@@ -247,8 +246,7 @@ __device__ __forceinline__ void RunPass(const ForwardArgs& args, const ForwardTa
         Probs<Config> p;
         if (!is_skipped) {
           context.dropout.first_key = static_cast<u32>(first_key + lane % 4 * 2);
-          const KeyReader<Config> k_reader =
-              KeyReader<Config>(k_address, row_in_tile, lane).Renewed();
+          const KeyReader<Config> k_reader(k_address, row_in_tile, lane);
           Scores<Config> s;
           MultiplyQueriesKeys<Config>(s, q, k_reader);
           const float factor = ApplyTerms(s, context, first_key);

@@ -8,13 +8,8 @@
 
 namespace heed::cuda {
 
-// Column blocks of Q K^T that are unrolled at a time. All of them, unless the head dim is above 256
-// or the accumulators leave so few registers that reading ahead without limit makes spills.
-template <class C>
-HEED_DEVICE int UnrolledDepth() {
-  constexpr int kAccumulators = C::kRowBlocks * (C::kKeyBlocks + C::kColumnBlocks) * 4;
-  return C::kDepthBlocks <= 16 && kAccumulators < 192 ? C::kDepthBlocks : 4;
-}
+// Blocks whose loops are unrolled completely; longer ones (head dims above 256) only in part.
+constexpr int kMaxUnrolledDepth = 16;
 
 template <class C>
 using KeyReader = BlockReader<typename C::KTile, BlockOrder::kAcross>;
@@ -82,13 +77,11 @@ __device__ __forceinline__ void MultiplyQueriesKeys(Scores<C>& s, const QueryOpe
     for (int block = 0; block < C::kDepthBlocks; ++block)
       AddDepthBlock<C>(s, q.kept[block], k, block);
   } else {
-    QueryOperand<C> renewed;
-    renewed.reader = q.reader.Renewed();
-    constexpr int kUnroll = UnrolledDepth<C>();
+    constexpr int kUnroll = C::kDepthBlocks <= kMaxUnrolledDepth ? C::kDepthBlocks : 4;
 #pragma unroll kUnroll
     for (int block = 0; block < C::kDepthBlocks; ++block) {
       u32 a[C::kRowBlocks][4];
-      renewed.Read(a, block);
+      q.Read(a, block);
       AddDepthBlock<C>(s, a, k, block);
     }
   }

@@ -16,11 +16,11 @@
 
 namespace heed::cuda {
 
-// How to read a row's scores: weight = 2^(factor * s + neg_ref of the state).
+// How to read a row's scores: weight = 2^(factor * s + neg_ref).
 template <class C>
 struct RowUnits {
   float factor[C::kRowBlocks][2];
-  bool is_empty[C::kRowBlocks][2];
+  float neg_ref[C::kRowBlocks][2];
 };
 
 // p = the weights, dropped and packed as the A operand of P V; sum = this lane's sums before
@@ -28,7 +28,6 @@ struct RowUnits {
 template <class C>
 __device__ __forceinline__ void ExponentiateStep(Probs<C>& p, float (&sum)[C::kRowBlocks][2],
                                                  const Scores<C>& s, const RowUnits<C>& units,
-                                                 const float (&neg_ref)[C::kRowBlocks][2],
                                                  const DropoutStep& dropout) {
 #pragma unroll
   for (int m = 0; m < C::kRowBlocks; ++m) {
@@ -40,8 +39,8 @@ __device__ __forceinline__ void ExponentiateStep(Probs<C>& p, float (&sum)[C::kR
       for (int side = 0; side < 2; ++side) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          e[side][i] =
-              ptx::Exp2(fmaf(s[m][2 * pair + side][i], units.factor[m][i / 2], neg_ref[m][i / 2]));
+          e[side][i] = ptx::Exp2(
+              fmaf(s[m][2 * pair + side][i], units.factor[m][i / 2], units.neg_ref[m][i / 2]));
           sum[m][i / 2] += e[side][i];
         }
       }
@@ -121,9 +120,7 @@ __device__ __forceinline__ void MoveReferences(WarpState<C>& state, RowUnits<C>&
           moved = fminf(moved, old);  // never back: O would grow without limit
           keep = is_empty ? 1.0f : ptx::Exp2(moved - old);
         }
-        // Scores of a row without a visible key are all -inf: any finite reference gives 0.
-        units.is_empty[m][half] = moved == device::kInfinity;
-        state.neg_ref[m][half] = units.is_empty[m][half] ? 0.0f : moved;
+        state.neg_ref[m][half] = moved;
         state.sum[m][half] *= keep;
 #pragma unroll
         for (int n = 0; n < C::kColumnBlocks; ++n) {
@@ -131,31 +128,22 @@ __device__ __forceinline__ void MoveReferences(WarpState<C>& state, RowUnits<C>&
           state.o[m][n][2 * half + 1] *= keep;
         }
       }
-    }
-  }
-}
-
-// After the repetition: a row that is still empty must have its next step repeated too.
-template <class C>
-__device__ __forceinline__ void MarkEmptyRows(WarpState<C>& state, const RowUnits<C>& units) {
-#pragma unroll
-  for (int m = 0; m < C::kRowBlocks; ++m) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (units.is_empty[m][half]) state.neg_ref[m][half] = device::kInfinity;
+      // Scores of a row without a visible key are all -inf: any finite reference gives 0.
+      const float kept = state.neg_ref[m][half];
+      units.neg_ref[m][half] = kept == device::kInfinity ? 0.0f : kept;
     }
   }
 }
 
 template <class C>
-__device__ __forceinline__ RowUnits<C> UnitsOf(float factor) {
+__device__ __forceinline__ RowUnits<C> UnitsOf(const WarpState<C>& state, float factor) {
   RowUnits<C> units;
 #pragma unroll
   for (int m = 0; m < C::kRowBlocks; ++m) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       units.factor[m][half] = factor;
-      units.is_empty[m][half] = false;
+      units.neg_ref[m][half] = state.neg_ref[m][half];
     }
   }
   return units;
@@ -169,19 +157,17 @@ __device__ __forceinline__ void SoftmaxStep(Probs<C>& p, WarpState<C>& state, Sc
                                             float factor, const DropoutStep& dropout,
                                             const Score& score) {
   float sum[C::kRowBlocks][2];
-  ExponentiateStep<C>(p, sum, s, UnitsOf<C>(factor), state.neg_ref, dropout);
+  ExponentiateStep<C>(p, sum, s, UnitsOf<C>(state, factor), dropout);
   if (NeedsRepeat<C>(state, sum)) {
     if constexpr (C::kVariant.keeps_scores != 0) {
-      RowUnits<C> units = UnitsOf<C>(factor);
+      RowUnits<C> units = UnitsOf<C>(state, factor);
       MoveReferences<C>(state, units, sum, s);
-      ExponentiateStep<C>(p, sum, s, units, state.neg_ref, dropout);
-      MarkEmptyRows<C>(state, units);
+      ExponentiateStep<C>(p, sum, s, units, dropout);
     } else {
       Scores<C> again;
-      RowUnits<C> units = UnitsOf<C>(score(again));
+      RowUnits<C> units = UnitsOf<C>(state, score(again));
       MoveReferences<C>(state, units, sum, again);
-      ExponentiateStep<C>(p, sum, again, units, state.neg_ref, dropout);
-      MarkEmptyRows<C>(state, units);
+      ExponentiateStep<C>(p, sum, again, units, dropout);
     }
   }
   state.is_started = true;

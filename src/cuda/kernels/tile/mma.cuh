@@ -15,7 +15,6 @@
 
 #include "cuda/kernels/common/element.cuh"
 #include "cuda/kernels/ptx/mma.cuh"
-#include "cuda/kernels/ptx/opaque.cuh"
 #include "cuda/kernels/ptx/shared.cuh"
 #include "cuda/kernels/tile/smem_tile.cuh"
 
@@ -49,12 +48,6 @@ class BlockReader {
   }
   __device__ __forceinline__ void LoadTransposed(u32 (&r)[4], int row0, int block) const {
     ptx::LoadMatrixX4Transposed(r, Address(row0, block));
-  }
-  // A copy whose block addresses are computed from here on, not kept in registers across a loop.
-  __device__ __forceinline__ BlockReader Renewed() const {
-    BlockReader renewed;
-    renewed.lane_address_ = ptx::Opaque(lane_address_);
-    return renewed;
   }
   // The same place of another tile, distance_bytes away (a multiple of 1024).
   __device__ __forceinline__ BlockReader Moved(u32 distance_bytes) const {
