@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <random>
+#include <sstream>
 #include <string_view>
 
 #include "core/os/os.h"
@@ -139,13 +140,60 @@ void WriteTables(const std::vector<Entry>& entries) {
   json << "\n]\n";
 }
 
+// Most that a kernel may spill; see the file.
+struct KnownSpill {
+  std::string label;
+  std::string arch;
+  int spill_bytes = 0;
+  int local_bytes = 0;
+};
+
+const std::vector<KnownSpill>& KnownSpills() {
+  static const std::vector<KnownSpill> spills = [] {
+    std::vector<KnownSpill> read;
+    std::ifstream file(HEED_KNOWN_SPILLS_PATH);
+    EXPECT_TRUE(file.is_open()) << HEED_KNOWN_SPILLS_PATH;
+    for (std::string line; std::getline(file, line);) {
+      if (line.empty() || line[0] == '#') continue;
+      std::istringstream words(line);
+      KnownSpill spill;
+      words >> spill.label >> spill.arch >> spill.spill_bytes >> spill.local_bytes;
+      EXPECT_FALSE(words.fail()) << line;
+      read.push_back(spill);
+    }
+    return read;
+  }();
+  return spills;
+}
+
+KnownSpill AllowedSpill(const std::string& label, const std::string& arch) {
+  for (const KnownSpill& spill : KnownSpills()) {
+    if (spill.label == label && spill.arch == arch) return spill;
+  }
+  return {};
+}
+
+// An entry whose kernel is gone or spills no more hides the next one that does.
+void ExpectEveryKnownSpillIsSeen(const std::vector<Entry>& entries) {
+  for (const KnownSpill& spill : KnownSpills()) {
+    const auto is_it = [&](const Entry& entry) {
+      return entry.source.label == spill.label && ArchName(entry.target) == spill.arch &&
+             entry.resources.spill_bytes > 0;
+    };
+    EXPECT_TRUE(std::any_of(entries.begin(), entries.end(), is_it))
+        << "known_spills.txt: " << spill.label << " sm_" << spill.arch << " does not spill";
+  }
+}
+
 void Judge(const Entry& entry) {
   SCOPED_TRACE(entry.name());
   ASSERT_TRUE(entry.status.ok()) << entry.status.message();
   ASSERT_TRUE(entry.has_report) << entry.log;
   const KernelResources& used = entry.resources;
-  EXPECT_EQ(used.spill_bytes, 0) << "registers are spilled";
-  EXPECT_EQ(used.local_bytes, 0) << "an array is indexed at run time, or registers are spilled";
+  const KnownSpill allowed = AllowedSpill(entry.source.label, ArchName(entry.target));
+  EXPECT_LE(used.spill_bytes, allowed.spill_bytes) << "registers are spilled";
+  EXPECT_LE(used.local_bytes, allowed.local_bytes)
+      << "an array is indexed at run time, or registers are spilled";
   EXPECT_FALSE(used.is_serialized) << entry.log;
   EXPECT_LE(used.registers, kMaxRegisters);
   const int arch = 10 * entry.target.major + entry.target.minor;
@@ -176,6 +224,7 @@ TEST(CompileRows, UseRegistersAndSharedMemoryOnly) {
               entries.size(), num_shipped, compiler->Version().c_str(), seconds.count(),
               HEED_COMPILE_ROWS_PATH);
   for (const Entry& entry : entries) Judge(entry);
+  if (g_options.is_full) ExpectEveryKnownSpillIsSeen(entries);
 }
 
 // Packs hold one image per label and architecture, and people choose them by label.
