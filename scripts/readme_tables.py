@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes the results tables of README.md from bench/results/<machine>/*.json.
 
-Those files are what `heed bench --json` wrote; every cell comes from them.
+Those files are what `heed bench --json` and bench/compare_gpu.py wrote; every cell comes from
+them.
 Usage: readme_tables.py [--check | --self-test]
   --check   changes nothing; fails when README.md is not what the files give
 """
@@ -44,8 +45,34 @@ def row_text(row):
     return "| " + " | ".join(cells) + " |\n"
 
 
+def gpu_text(name, report):
+    """One caption and one table for a file of bench/compare_gpu.py: a row per kind of problem, a
+    column per length, TFLOP/s and in brackets the ratio to the first peer."""
+    kinds, lengths = {}, []
+    for case in report["cases"]:
+        mask = "causal" if case["causal"] else "full"
+        kind = f"{case['op']} {case['dtype']} D = {case['head_dim']} {mask}"
+        peer = next(peer for peer in case["ratio"] if peer != "heed")
+        cell = f"{case['tflops']['heed']:.0f} ({case['ratio'][peer]:.2f} x {peer})"
+        kinds.setdefault(kind, {})[case["length"]] = cell
+        if case["length"] not in lengths:
+            lengths.append(case["length"])
+    lengths.sort()
+    head = "".join(f" {length} |" for length in lengths)
+    lines = [f"{report['card']}, PyTorch {report['torch']}, "
+             f"8192^3 bf16 product {report['matmul_tflops']:.0f} TFLOP/s; TFLOP/s (ratio to the "
+             f"peer) by length: [{name}](bench/results/{name})\n\n",
+             f"| case |{head}\n", "|---|" + "---|" * len(lengths) + "\n"]
+    for kind, cells in kinds.items():
+        row = "".join(f" {cells.get(length, '')} |" for length in lengths)
+        lines.append(f"| {kind} |{row}\n")
+    return "".join(lines)
+
+
 def report_text(name, report):
     """One caption and one table for one file."""
+    if "cases" in report:
+        return gpu_text(name, report)
     lines = [f"{report['library']['cpu']['model']}, heed {report['heed']}: "
              f"[{name}](bench/results/{name})\n\n",
              "| problem | kernel | median time | TFLOP/s | share of the roof |\n",
@@ -75,6 +102,13 @@ def self_test():
            "tflops": 0.123456, "roofs": [{"name": "FMA", "fraction": {"median": 0.874}}]}
     report = {"heed": "0.1.0", "library": {"cpu": {"model": "Some CPU"}}, "rows": [row]}
     results = report_text("some/file.json", report)
+    case = {"op": "forward", "dtype": "bfloat16", "head_dim": 64, "causal": False, "length": 1024,
+            "tflops": {"heed": 340.4, "flash": 284.0}, "ratio": {"heed": 1.0, "flash": 1.1986}}
+    gpu = report_text("gpu.json", {"card": "Some GPU", "torch": "2.11", "matmul_tflops": 687.0,
+                                   "cases": [case]})
+    if "| forward bfloat16 D = 64 full | 340 (1.20 x flash) |\n" not in gpu:
+        print(f"self-test: unexpected GPU table:\n{gpu}", file=sys.stderr)
+        return 1
     expected = ("| f32 causal, 8/2 heads, L = 4096, D = 64, 2 threads | `some.row` | 12.5 ms | "
                 "0.123 | 87 % of FMA |\n")
     stale = "a\n<!-- results:begin -->\nold\n<!-- results:end -->\nb\n"

@@ -80,7 +80,7 @@ struct ForwardCase {
   Values values = Values::kNormal;
   bool fenced = false;  // buffers end at an inaccessible page
   bool no_lse = false;
-  bool finite_values = false;  // V of keys inside the sequences that no row sees holds numbers
+  bool finite_values = false;     // V of keys inside the sequences that no row sees holds numbers
   bool caller_workspace = false;  // full of NaN, between guard bands
   std::int32_t num_threads = 1;
   std::uint64_t seed = 0;
