@@ -249,7 +249,8 @@ HEED_API heed_status_t heed_forward(const heed_forward_args_t* args);
 /* Gradient of the forward call described by `forward`, whose o and lse are inputs here.
  * Shapes: d_o as o; d_lse as lse; dq, dk, dv as q, k, v (packed rows outside every sequence are set
  * to 0); d_bias as bias, reduced over its stride-0 and size-1 axes; d_sinks fp32 [Hq]. Errors:
- * HEED_INVALID_ARGUMENT when forward->lse is NULL or a gradient has no matching input. */
+ * HEED_INVALID_ARGUMENT when forward->lse is NULL or a gradient has no matching input. On CUDA no
+ * page of k and v may be listed by two sequences: their gradients are not added up there. */
 typedef struct heed_backward_args {
   size_t struct_size;
   const heed_forward_args_t* forward; /* required; its exec is ignored: this struct has its own */

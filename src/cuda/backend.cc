@@ -66,6 +66,7 @@ core::CudaPlanner Planner() {
 
 Status ReadFacts(heed_device_t device, core::CudaFacts* facts) {
   facts->planner = Planner();
+  HEED_RETURN_IF_ERROR(ReadForcedFamily(&facts->forced_family));
   const Driver* driver = nullptr;
   const Status opened = GetDriver(&driver);
   if (!opened.ok()) {
@@ -79,7 +80,6 @@ Status ReadFacts(heed_device_t device, core::CudaFacts* facts) {
   DeviceState* state = nullptr;
   HEED_RETURN_IF_ERROR(GetDeviceState(*driver, device.device_id, &state));
   const DeviceProperties& properties = state->properties();
-  HEED_RETURN_IF_ERROR(ReadForcedFamily(&facts->forced_family));
   facts->why_unavailable.clear();
   facts->compute_capability = properties.compute_capability;
   facts->num_multiprocessors = properties.num_multiprocessors;

@@ -84,6 +84,20 @@ TEST(Plan, ForcedKernelIsTheOneThatRuns) {
   EXPECT_STREQ(plan.kernel_id, "reference.double.forward.any.dany.q1k1");
 }
 
+TEST(Plan, CudaFamilyThatNamesNothing) {
+  ForwardCall call;
+  for (heed_tensor_t* tensor : {&call.q.abi, &call.k.abi, &call.v.abi, &call.o.abi}) {
+    tensor->device = {HEED_DEVICE_CUDA, 0};
+  }
+  call.args.lse = nullptr;
+  const ScopedEnvironment force("HEED_CUDA_FAMILY", "sm81");
+  heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
+  ASSERT_EQ(heed_plan(HEED_OP_FORWARD, &call.args, &plan), HEED_INVALID_ARGUMENT);
+  EXPECT_TRUE(Contains(heed_last_error(),
+                       "HEED_CUDA_FAMILY = sm81: unknown family; must be one of sm75, sm80, sm90"))
+      << heed_last_error();
+}
+
 TEST(Plan, EnvironmentThatNamesNothing) {
   {
     const ScopedEnvironment force("HEED_FORCE_KERNEL", "cpu.nothing");
