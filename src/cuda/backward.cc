@@ -8,6 +8,7 @@
 #include "cuda/kernels/mma/backward_shape.h"
 #include "cuda/problem_args.h"
 #include "cuda/row_family.h"
+#include "cuda/size_limits.h"
 
 namespace heed::cuda {
 
@@ -202,6 +203,7 @@ KernelKey BackwardRowsKeyOf(const KernelKey& main, KernelEntry entry) {
 }
 
 Status PlanBackward(const BackwardProblem& problem, const core::CudaFacts&, Plan* plan) {
+  HEED_RETURN_IF_ERROR(CheckSize(problem.forward));
   const core::Shape& shape = problem.forward.shape;
   plan->num_tasks = NumKvTiles(problem, *plan->row) * shape.num_kv_heads * shape.batch;
   plan->workspace_bytes = LayoutOf(problem, *plan->row).num_bytes;

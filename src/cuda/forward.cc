@@ -10,6 +10,7 @@
 #include "cuda/kernels/mma/forward_shape.h"
 #include "cuda/problem_args.h"
 #include "cuda/row_family.h"
+#include "cuda/size_limits.h"
 #include "cuda/sm90_forward.h"
 
 namespace heed::cuda {
@@ -112,6 +113,7 @@ KernelKey ForwardKeyOf(const KernelRow& row, const ForwardProblem& problem,
 }
 
 Status PlanForward(const ForwardProblem& problem, const core::CudaFacts&, Plan* plan) {
+  HEED_RETURN_IF_ERROR(CheckSize(problem));
   if (FamilyOf(*plan->row) == kSm90Family) return PlanSm90Forward(problem, plan);
   const core::Shape& shape = problem.shape;
   plan->num_tasks = NumQTiles(problem, *plan->row) * shape.num_q_heads * shape.batch;

@@ -113,6 +113,12 @@ void AddHelpers(std::vector<KernelSource>* kernels) {
         Labelled(CombineKeyOf(dtype, false), std::string("cuda.combine.") + DTypeName(dtype)));
   }
   KernelKey key;
+  key.entry = KernelEntry::kConvertLse;
+  for (const int direction : {0, 1}) {  // to and from a caller's fp16 lse
+    key.traits.variant = direction;
+    kernels->push_back(Labelled(key, direction == 0 ? "cuda.lse.to_f16" : "cuda.lse.from_f16"));
+  }
+  key = {};
   key.entry = KernelEntry::kDropoutMask;
   kernels->push_back(Labelled(key, "cuda.dropout_mask"));
 }

@@ -1,6 +1,7 @@
 // How much a CUDA call splits, how many CTAs it has and how many workspace bytes it needs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "api/forward_call.h"
@@ -41,6 +42,25 @@ ForwardProblem DecodeLike(std::int64_t batch, std::int64_t num_keys) {
   problem.shape.total_q_rows = batch;
   problem.shape.total_kv_rows = batch * num_keys;
   return problem;
+}
+
+// Counts that would wrap around must not come out as a small launch or workspace.
+TEST(CudaSize, ProblemsThatOverflowAreRefused) {
+  struct Size {
+    std::int64_t batch, rows;
+  };
+  constexpr std::int64_t kHuge = std::int64_t{1} << 58;
+  for (const Size size : {Size{kHuge, 1}, Size{1, kHuge}, Size{std::int64_t{1} << 40, 1 << 20}}) {
+    ForwardProblem forward = CudaProblem(DType::kF16, 64, size.rows);
+    forward.shape.batch = size.batch;
+    Plan plan;
+    const Status planned = PlanForward(forward, Hopper(), &plan, nullptr);
+    EXPECT_EQ(planned.code(), HEED_UNSUPPORTED) << size.batch << " x " << size.rows;
+    EXPECT_NE(planned.message().find("a CUDA call takes at most"), std::string::npos);
+    BackwardProblem backward = CudaBackward(DType::kF16, 64, size.rows);
+    backward.forward.shape.batch = size.batch;
+    EXPECT_EQ(PlanBackward(backward, Hopper(), &plan, nullptr).code(), HEED_UNSUPPORTED);
+  }
 }
 
 TEST(CudaSplit, OnlyWhereTasksAreFewAndKeysMany) {
@@ -224,7 +244,10 @@ TEST(CudaBounds, TheBoundSetsTheTasksOfPackedCalls) {
     call.varlen.max_seqlen_q = bound;
     ASSERT_TRUE(BuildOnGpu(&call, &problem).ok());
     const Plan plan = PlanOf(problem, AmpereServer());
-    EXPECT_EQ(plan.num_tasks, device::CeilDiv<std::int64_t>(bound, plan.row->tile_q_rows) * 4 * 2);
+    // No sequence has more rows than the tensor.
+    const std::int64_t longest = std::min(bound, problem.shape.total_q_rows);
+    EXPECT_EQ(plan.num_tasks,
+              device::CeilDiv<std::int64_t>(longest, plan.row->tile_q_rows) * 4 * 2);
   }
 }
 

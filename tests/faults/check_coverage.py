@@ -10,7 +10,7 @@ import re
 import sys
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-TEST_FOLDERS = [FOLDER, FOLDER.parent / "conformance"]
+TEST_FOLDERS = [FOLDER, *(FOLDER.parent / name for name in ("conformance", "core", "gpu"))]
 
 
 def existing_tests():

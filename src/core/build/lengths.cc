@@ -113,7 +113,9 @@ Status BoundDeviceLengths(const Side& side, std::int64_t dense_slots, SideLength
     return InvalidArgument(Format("%s = 0: is required when %s is on a device",
                                   side.max_seqlen_name, side.offsets_name));
   }
-  lengths->max_slots = lengths->offsets.present() ? side.max_seqlen : dense_slots;
+  // No packed sequence is longer than the tensor, whatever bound the caller gives.
+  lengths->max_slots =
+      lengths->offsets.present() ? std::min(side.max_seqlen, side.rows->shape[0]) : dense_slots;
   // A pool holds more than a sequence may have, so the caller's bound counts; kernels keep to it.
   const bool is_bounded = side.has_pool && side.max_seqlen != 0;
   lengths->longest_rows =
