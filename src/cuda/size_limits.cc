@@ -31,8 +31,7 @@ core::Status CheckSide(const char* name, std::int64_t batch, std::int64_t num_he
 
 core::Status CheckSize(const core::ForwardProblem& problem) {
   const core::Shape& shape = problem.shape;
-  const core::Status queries = CheckSide("q", shape.batch, shape.num_q_heads, shape.max_q_len);
-  if (!queries.ok()) return queries;
+  HEED_RETURN_IF_ERROR(CheckSide("q", shape.batch, shape.num_q_heads, shape.max_q_len));
   return CheckSide("k", shape.batch, shape.num_kv_heads, shape.max_kv_len);
 }
 
