@@ -51,14 +51,15 @@ TEST(CudaSize, ProblemsThatOverflowAreRefused) {
   };
   constexpr std::int64_t kHuge = std::int64_t{1} << 58;
   for (const Size size : {Size{kHuge, 1}, Size{1, kHuge}, Size{std::int64_t{1} << 40, 1 << 20}}) {
-    ForwardProblem forward = CudaProblem(DType::kF16, 64, size.rows);
+    ForwardProblem forward = CudaProblem(DType::kF16, 64, 64);
     forward.shape.batch = size.batch;
+    forward.shape.max_q_len = forward.shape.max_kv_len = size.rows;
     Plan plan;
     const Status planned = PlanForward(forward, Hopper(), &plan, nullptr);
     EXPECT_EQ(planned.code(), HEED_UNSUPPORTED) << size.batch << " x " << size.rows;
     EXPECT_NE(planned.message().find("a CUDA call takes at most"), std::string::npos);
-    BackwardProblem backward = CudaBackward(DType::kF16, 64, size.rows);
-    backward.forward.shape.batch = size.batch;
+    BackwardProblem backward = CudaBackward(DType::kF16, 64, 64);
+    backward.forward.shape = forward.shape;
     EXPECT_EQ(PlanBackward(backward, Hopper(), &plan, nullptr).code(), HEED_UNSUPPORTED);
   }
 }
