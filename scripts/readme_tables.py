@@ -59,7 +59,7 @@ def gpu_text(name, report):
             lengths.append(case["length"])
     lengths.sort()
     head = "".join(f" {length} |" for length in lengths)
-    lines = [f"{report['card']}, PyTorch {report['torch']}, "
+    lines = [f"{report['card']}, heed at {report['commit']}; PyTorch {report['torch']}, "
              f"8192^3 bf16 product {report['matmul_tflops']:.0f} TFLOP/s; TFLOP/s (ratio to the "
              f"peer) by length: [{name}](bench/results/{name})\n\n",
              f"| case |{head}\n", "|---|" + "---|" * len(lengths) + "\n"]
@@ -104,8 +104,8 @@ def self_test():
     results = report_text("some/file.json", report)
     case = {"op": "forward", "dtype": "bfloat16", "head_dim": 64, "causal": False, "length": 1024,
             "tflops": {"heed": 340.4, "flash": 284.0}, "ratio": {"heed": 1.0, "flash": 1.1986}}
-    gpu = report_text("gpu.json", {"card": "Some GPU", "torch": "2.11", "matmul_tflops": 687.0,
-                                   "cases": [case]})
+    gpu = report_text("gpu.json", {"card": "Some GPU", "commit": "abc", "torch": "2.11",
+                                   "matmul_tflops": 687.0, "cases": [case]})
     if "| forward bfloat16 D = 64 full | 340 (1.20 x flash) |\n" not in gpu:
         print(f"self-test: unexpected GPU table:\n{gpu}", file=sys.stderr)
         return 1

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cuda/backend.h"
+#include "cuda/block_layout.h"
 #include "cuda/device_workspace.h"
 #include "cuda/half_lse.h"
 #include "cuda/kernels/mma/backward_shape.h"
@@ -55,7 +56,7 @@ std::array<std::int64_t, 4> BiasExtents(const BackwardProblem& problem) {
   return extents;
 }
 
-// Blocks of the workspace, each aligned to 256 bytes.
+// Blocks of the workspace.
 struct WorkspaceLayout {
   std::size_t lse_log2 = 0;
   std::size_t delta = 0;
@@ -69,10 +70,9 @@ struct WorkspaceLayout {
 WorkspaceLayout LayoutOf(const BackwardProblem& problem, const KernelRow& row) {
   const core::Shape& shape = problem.forward.shape;
   WorkspaceLayout layout;
+  BlockLayout blocks;
   const auto take = [&](std::int64_t words) {
-    const std::size_t begin = layout.num_bytes;
-    layout.num_bytes += (static_cast<std::size_t>(words) * 4 + 255) / 256 * 256;
-    return begin;
+    return blocks.Take(static_cast<std::size_t>(words) * sizeof(float));
   };
   const std::int64_t head_rows = shape.num_q_heads * NumRows(problem);
   layout.lse_log2 = take(head_rows);
@@ -87,7 +87,8 @@ WorkspaceLayout LayoutOf(const BackwardProblem& problem, const KernelRow& row) {
     const std::array<std::int64_t, 4> extents = BiasExtents(problem);
     layout.d_bias_accum = take(extents[0] * extents[1] * extents[2] * extents[3]);
   }
-  layout.wide_lse = take(static_cast<std::int64_t>(HalfLse(problem.forward).num_bytes() / 4));
+  layout.wide_lse = blocks.Take(HalfLse(problem.forward).num_bytes());
+  layout.num_bytes = blocks.num_bytes();
   return layout;
 }
 

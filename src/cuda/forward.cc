@@ -4,6 +4,7 @@
 #include <cinttypes>
 
 #include "cuda/backend.h"
+#include "cuda/block_layout.h"
 #include "cuda/combine.h"
 #include "cuda/device_workspace.h"
 #include "cuda/half_lse.h"
@@ -45,9 +46,7 @@ std::int64_t NumSplitsOf(const ForwardProblem& problem, std::int64_t num_tasks) 
 
 namespace {
 
-std::size_t AlignBlock(std::size_t size_bytes) { return (size_bytes + 255) / 256 * 256; }
-
-// Blocks of the workspace, each aligned to 256 bytes.
+// Blocks of the workspace.
 struct WorkspaceLayout {
   std::size_t o_partial = 0;
   std::size_t lse_partial = 0;
@@ -57,19 +56,17 @@ struct WorkspaceLayout {
 
 WorkspaceLayout LayoutOf(const ForwardProblem& problem, std::int64_t num_splits) {
   WorkspaceLayout layout;
-  const auto take = [&](std::size_t size_bytes) {
-    const std::size_t begin = layout.num_bytes;
-    layout.num_bytes += AlignBlock(size_bytes);
-    return begin;
-  };
+  BlockLayout blocks;
   const core::Shape& shape = problem.shape;
   if (num_splits > 1) {
     const auto rows =
         static_cast<std::size_t>(num_splits * shape.batch * shape.num_q_heads * shape.max_q_len);
-    layout.o_partial = take(rows * static_cast<std::size_t>(shape.head_dim_v) * sizeof(float));
-    layout.lse_partial = take(rows * sizeof(float));
+    layout.o_partial =
+        blocks.Take(rows * static_cast<std::size_t>(shape.head_dim_v) * sizeof(float));
+    layout.lse_partial = blocks.Take(rows * sizeof(float));
   }
-  layout.wide_lse = take(HalfLse(problem).num_bytes());
+  layout.wide_lse = blocks.Take(HalfLse(problem).num_bytes());
+  layout.num_bytes = blocks.num_bytes();
   return layout;
 }
 

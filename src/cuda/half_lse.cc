@@ -14,7 +14,7 @@ std::size_t HalfLse::num_bytes() const {
   if (!is_needed_) return 0;
   const core::Shape& shape = problem_.shape;
   const auto rows = static_cast<std::size_t>(shape.batch * shape.num_q_heads * shape.max_q_len);
-  return (rows * sizeof(float) + 255) / 256 * 256;
+  return rows * sizeof(float);
 }
 
 LseArg HalfLse::ArgAt(char* block) const {
