@@ -62,8 +62,8 @@ struct MergedPartials {
 // Both partials empty: weights 0, lse -inf. The caller must not multiply a weight of 0 with values
 // of an empty partial that may be NaN.
 HEED_DEVICE_MATH MergedPartials MergePartials(float first_lse_ln, float second_lse_ln) {
+  if (first_lse_ln == -kInfinity && second_lse_ln == -kInfinity) return MergedPartials{};
   const float max_ln = Max(first_lse_ln, second_lse_ln);
-  if (max_ln == -kInfinity) return MergedPartials{};
   const float first = Exp(first_lse_ln - max_ln);
   const float second = Exp(second_lse_ln - max_ln);
   const float sum = first + second;

@@ -113,6 +113,8 @@ TEST(MergePartials, EmptySidesGetNoWeight) {
   EXPECT_EQ(neither.lse_ln, -kInfinity);
   EXPECT_TRUE(std::isnan(MergePartials(std::nanf(""), 1.0f).lse_ln));
   EXPECT_TRUE(std::isnan(MergePartials(1.0f, std::nanf("")).lse_ln));
+  EXPECT_TRUE(std::isnan(MergePartials(std::nanf(""), -kInfinity).lse_ln));
+  EXPECT_TRUE(std::isnan(MergePartials(-kInfinity, std::nanf("")).lse_ln));
 }
 
 }  // namespace

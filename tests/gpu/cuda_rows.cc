@@ -103,9 +103,12 @@ bool TakesCase(const KernelRow& row, const ForwardCase& forward_case) {
   return heed_plan(HEED_OP_FORWARD, call.args(), &plan) != HEED_UNSUPPORTED;
 }
 
+// Arrays of lengths on a device need a bound of at least 1, and with it a bias or a mask of as
+// much.
 bool FitsADevice(const ForwardCase& forward_case) {
+  const bool has_ragged_kv = forward_case.packed_kv || forward_case.page_slots > 0;
   return (!forward_case.packed_q || forward_case.q_len > 0) &&
-         (!forward_case.packed_kv || forward_case.kv_len > 0);
+         (!has_ragged_kv || forward_case.kv_len > 0);
 }
 
 void ReportChecks(const std::vector<KernelRow>& rows, const Tally& tally, std::uint64_t num_cases) {

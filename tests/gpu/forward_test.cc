@@ -44,6 +44,22 @@ TEST(GpuForward, GeneratedCases) {
   ReportChecks(rows, tally, options.num_cases);
 }
 
+// Every visible key of a row is NaN, once in a kernel of a single key group and once in one whose
+// groups merge: its lse is NaN, not that of an empty row.
+TEST(GpuForward, RowsOfNanScores) {
+  const std::vector<KernelRow> rows = RunnableCudaRows("Forward", GpuOptions::Read().kernel_part);
+  Tally tally;
+  for (const char* id : {"fwd:b2:hq16:hkv2:sq1:skv1:d256:dv256:f32:mask-bh1k-bool:finite-values:"
+                         "workspace:nan-key:t3:s7573923",
+                         "fwd:b2:hq16:hkv2:sq1:skv1:d64:dv64:bf16:nan-key:t3:s7573923"}) {
+    std::string error;
+    const auto forward_case = ParseCaseId(id, &error);
+    ASSERT_TRUE(forward_case.has_value()) << error;
+    RunCase(*forward_case, rows, rows.size(), tally);
+  }
+  tally.Report();
+}
+
 TEST(GpuForward, NamedCase) {
   const GpuOptions options = GpuOptions::Read();
   if (!options.case_id.starts_with("fwd:")) GTEST_SKIP() << "runs with HEED_GPU_CASE=fwd:...";

@@ -41,12 +41,19 @@ struct RowResult {
   float lse;
 };
 
+// State of a row whose probabilities are 2^(score + neg_ref_log2). A row of which every score is NaN
+// has no reference either (+inf, as a row that saw nothing); any finite one keeps its NaN.
+__device__ __forceinline__ device::SoftmaxState StateOfRow(float neg_ref_log2, float sum) {
+  if (sum == 0.0f) return device::SoftmaxState{-device::kInfinity, 0.0f};
+  return device::SoftmaxState{neg_ref_log2 == device::kInfinity ? 0.0f : -neg_ref_log2, sum};
+}
+
 // neg_ref_log2, sum: of the whole row, probabilities being 2^(score + neg_ref_log2). sink (natural
 // log) counts where kHasSink. keep_scale: of dropout, else 1.
 template <bool kHasSink>
 __device__ __forceinline__ RowResult FinishSoftmaxRow(float neg_ref_log2, float sum, float sink,
                                                       float keep_scale) {
-  device::SoftmaxState state{sum == 0.0f ? -device::kInfinity : -neg_ref_log2, sum};
+  device::SoftmaxState state = StateOfRow(neg_ref_log2, sum);
   float keep = keep_scale;
   if constexpr (kHasSink) keep *= device::AbsorbSink(&state, sink);
   return RowResult{keep * device::InverseSum(state), device::LseLn(state)};

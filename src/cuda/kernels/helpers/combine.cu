@@ -72,8 +72,7 @@ __device__ void CombineRow(const CombineArgs& args, i64 batch, i32 head, i64 row
   if (lane == 0 && args.lse.data != nullptr) {
     args.lse.data[sequence.q_batch * args.lse.batch_stride_elems +
                   head * args.lse.head_stride_elems + out_row * args.lse.row_stride_elems] =
-        weights.max_ln == -device::kInfinity ? -device::kInfinity
-                                             : weights.max_ln + device::Log(weights.sum);
+        weights.sum == 0.0f ? -device::kInfinity : weights.max_ln + device::Log(weights.sum);
   }
 }
 

@@ -143,8 +143,7 @@ __device__ __forceinline__ void MergeGroups(const WarpState<C>& state, const For
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       const int at = g * kRows + row_in_tile;
-      const float sum = sums[at];
-      const device::SoftmaxState part{sum == 0.0f ? -device::kInfinity : -refs[at], sum};
+      const device::SoftmaxState part = StateOfRow(refs[at], sums[at]);
       const float keep = device::Absorb(&merged, part);
       const float weight = device::RescaleFactor(part.max_log2, merged.max_log2);
       const float* partial = shared + at * kRowElems + chunk * 8;
