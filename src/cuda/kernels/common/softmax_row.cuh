@@ -41,8 +41,8 @@ struct RowResult {
   float lse;
 };
 
-// State of a row whose probabilities are 2^(score + neg_ref_log2). A row of which every score is NaN
-// has no reference either (+inf, as a row that saw nothing); any finite one keeps its NaN.
+// State of a row whose probabilities are 2^(score + neg_ref_log2). A row of which every score is
+// NaN has no reference either (+inf, as a row that saw nothing); any finite one keeps its NaN.
 __device__ __forceinline__ device::SoftmaxState StateOfRow(float neg_ref_log2, float sum) {
   if (sum == 0.0f) return device::SoftmaxState{-device::kInfinity, 0.0f};
   return device::SoftmaxState{neg_ref_log2 == device::kInfinity ? 0.0f : -neg_ref_log2, sum};
