@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "conformance/shard.h"
 #include "support/checker.h"
 
 namespace heed::test {
@@ -58,21 +58,21 @@ class Tally {
   std::string worst_case_;
 };
 
-// Calls run_case(index) for [0, num_cases) on every core, until the tally is full.
+// Calls run_case(index) for [0, num_cases), or for this process's shard of them, on every core,
+// until the tally is full.
 template <class RunCase>
 void RunIndicesOnAllCores(std::uint64_t num_cases, const Tally& tally, const RunCase& run_case) {
-  std::atomic<std::uint64_t> next = 0;
+  const Shard shard = Shard::Read();
+  std::atomic<std::uint64_t> next = shard.index;
   const auto work = [&] {
     while (!tally.Full()) {
-      const std::uint64_t index = next++;
+      const std::uint64_t index = next.fetch_add(shard.count);
       if (index >= num_cases) return;
       run_case(index);
     }
   };
   std::vector<std::thread> workers;
-  for (unsigned at = 1; at < std::min(std::thread::hardware_concurrency(), 16u); ++at) {
-    workers.emplace_back(work);
-  }
+  for (unsigned at = 1; at < shard.num_threads; ++at) workers.emplace_back(work);
   work();
   for (std::thread& worker : workers) worker.join();
 }

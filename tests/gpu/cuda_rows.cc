@@ -117,7 +117,8 @@ void ReportChecks(const std::vector<KernelRow>& rows, const Tally& tally, std::u
     const std::uint64_t checks = tally.Checks(row.id);
     std::printf("checked  %s: %llu cases\n", std::string(row.id).c_str(),
                 static_cast<unsigned long long>(checks));
-    if (!tally.Full() && num_cases >= kEnoughForAll) {
+    // Whoever started the shards adds their counts up.
+    if (!tally.Full() && num_cases >= kEnoughForAll && Shard::Read().is_whole()) {
       EXPECT_GE(checks, 1u) << row.id;
     }
   }

@@ -22,10 +22,11 @@ bool TakesCase(const KernelRow& row, const ForwardCase& forward_case);
 // Those that take the element type and head dim.
 std::vector<KernelRow> Takers(const std::vector<KernelRow>& rows, Element element,
                               std::int64_t head_dim);
-// False where every packed or paged sequence is empty: bounds of lengths on a device begin at 1, and
-// a bias or a mask is as long as its bound.
+// False where every packed or paged sequence is empty: bounds of lengths on a device begin at 1,
+// and a bias or a mask is as long as its bound.
 bool FitsADevice(const ForwardCase& forward_case);
-// Prints how often each row was checked; none unchecked in a run of 400 cases and more.
+// Prints how often each row was checked; none unchecked in a run of 400 cases and more that
+// is no shard of a larger one.
 void ReportChecks(const std::vector<KernelRow>& rows, const Tally& tally, std::uint64_t num_cases);
 
 }  // namespace heed::test

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -229,6 +230,10 @@ TEST(GpuStreams, HostTimeOfACachedCall) {
   std::printf("host time of a cached call: median %.2f us, least %.2f us\n",
               microseconds[kRounds / 2], microseconds[0]);
   EXPECT_LT(microseconds[0], 6.0);
+  // Nothing else runs: scripts/gpu_test.py says so of the machine while it runs this program.
+  if (std::getenv("HEED_TEST_QUIET") != nullptr) {
+    EXPECT_LT(microseconds[kRounds / 2], 6.0);
+  }
 }
 
 TEST(GpuStreams, TensorsOfADeviceThatIsNotThere) {
