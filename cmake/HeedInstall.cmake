@@ -1,6 +1,12 @@
 # Licence, headers, library, tool, find_package(heed) and pkg-config files.
 include(CMakePackageConfigHelpers)
 
+# A Python wheel: the package finds the library beside its modules.
+if(DEFINED SKBUILD)
+  install(PROGRAMS $<TARGET_FILE:heed> DESTINATION heed RENAME libheed.so.0)
+  return()
+endif()
+
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/heed")
 
 set(HEED_CMAKE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/heed")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """One line about what the tests of one or more build folders did.
 
-For each folder reads <folder>/ctest.xml (ctest --output-junit) and, for tests that are GoogleTest
-binaries, <folder>/test-results/<test>.xml, and counts the cases inside. Fails when a case failed,
-or when fewer cases ran than the floor of that folder's name in the floors file: a filter or a crash
-that silently drops tests must not look like success.
+For each folder reads <folder>/ctest.xml (ctest --output-junit) and, for tests that leave a report
+of their own (GoogleTest, pytest), <folder>/test-results/<test>.xml, and counts the cases inside.
+Fails when a case failed, or when fewer cases ran than the floor of that folder's name in the floors
+file: a filter or a crash that silently drops tests must not look like success.
 Usage: test_summary.py FLOORS FOLDER...
 """
 
@@ -13,17 +13,17 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 
-def count_gtest(path):
-    """(passed, failed, skipped lines) of one GoogleTest report."""
+def count_cases(path):
+    """(passed, failed, skipped lines) of one report."""
     passed, failed, skipped = 0, 0, []
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         reason = case.find("skipped")
-        if case.find("failure") is not None:
+        if case.find("failure") is not None or case.find("error") is not None:
             failed += 1
         elif reason is not None:
             text = " ".join((reason.get("message") or "").split())
             skipped.append(f"{case.get('classname')}.{case.get('name')}: {text}")
-        elif case.get("status") == "run":
+        elif case.get("status", "run") == "run":  # pytest names no status
             passed += 1
     return passed, failed, skipped
 
@@ -37,7 +37,7 @@ def count_folder(folder):
         if status not in ("run", "fail"):
             skipped.append(f"{name}: {status}")
             continue
-        counts = count_gtest(report) if report.is_file() else (int(status == "run"), 0, [])
+        counts = count_cases(report) if report.is_file() else (int(status == "run"), 0, [])
         passed, skipped = passed + counts[0], skipped + counts[2]
         # A binary that crashed leaves no report, or one without its failure: still one failure.
         failed += max(counts[1], int(status == "fail"))

@@ -4,7 +4,8 @@
 # shellcheck disable=SC2034  # the lists are read by the scripts that source this one
 BUILD_PACKAGES=(g++ cmake ninja-build pkg-config ccache libgtest-dev libcli11-dev
   nlohmann-json3-dev libdlpack-dev zlib1g-dev)
-TEST_PACKAGES=("${BUILD_PACKAGES[@]}" python3 binutils clang libclang-rt-14-dev)
+TEST_PACKAGES=("${BUILD_PACKAGES[@]}" python3 python3-numpy python3-pytest python3-hypothesis
+  binutils clang libclang-rt-14-dev)
 LINT_PACKAGES=("${BUILD_PACKAGES[@]}" python3 git clang clang-format clang-tidy shellcheck)
 FULL_PACKAGES=("${TEST_PACKAGES[@]}" "${LINT_PACKAGES[@]}" g++-aarch64-linux-gnu qemu-user)
 PLOT_PACKAGES=(python3 python3-matplotlib)

@@ -1,0 +1,93 @@
+"""Python values -> argument structures of the C library. A `Builder` lives for one call and keeps
+everything alive that the structures point to."""
+
+import ctypes as c
+import operator
+
+from heed import abi, arrays
+
+
+def choice(name, value, choices):
+    """The C value of a named choice, such as alignment="top_left"."""
+    try:
+        return choices[value]
+    except (KeyError, TypeError):
+        raise ValueError(f"{name} = {value!r}: must be one of {', '.join(choices)}") from None
+
+
+def window_bounds(window):
+    """(left, right) as int64, None and every negative number meaning no bound (-1)."""
+    try:
+        left, right = window
+    except (TypeError, ValueError):
+        raise ValueError(f"window = {window!r}: must be a pair (left, right)") from None
+    return tuple(-1 if side is None or side < 0 else operator.index(side) for side in (left, right))
+
+
+class Builder:
+    """Builds the structures of one call. `library`: of the first array; all others must be from it,
+    except that small host inputs of NumPy may accompany CPU arrays of another library."""
+
+    def __init__(self, array):
+        self.library = arrays.library_of(array)
+        self.stream = self.library.stream(array)
+        self._keep = []
+
+    def tensor(self, array, name):
+        """heed_tensor_t* of an array, NULL for None."""
+        if array is None:
+            return None
+        library = arrays.library_of(array)
+        try:
+            view = library.view(array)
+            code, bits = arrays.code_and_bits(view.dtype)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{name}: {error}") from None
+        ndim = len(view.shape)
+        shape = (c.c_int64 * ndim)(*view.shape)
+        # Strides of an empty array may be anything.
+        strides = None if 0 in view.shape else (c.c_int64 * ndim)(*view.strides)
+        tensor = abi.Tensor(data=view.data, device=abi.Device(view.device_type, view.device_id),
+                            ndim=ndim, dtype=abi.DType(code, bits, 1), shape=shape, strides=strides)
+        self._keep += [array, shape, strides, tensor]
+        return c.pointer(tensor)
+
+    def score(self, *, scale=None, softcap=0.0, causal=False, alignment="bottom_right",
+              window=(-1, -1), alibi_slopes=None, bias=None, mask=None, sinks=None, dropout_p=0.0,
+              dropout_seed=0, dropout_offset=0, dropout_rng=None):
+        left, right = window_bounds(window)
+        return c.pointer(abi.ScoreArgs(
+            scale=None if scale is None else c.pointer(c.c_double(scale)), softcap=softcap,
+            causal=int(bool(causal)), alignment=choice("alignment", alignment, abi.ALIGNMENTS),
+            window_left=left, window_right=right,
+            alibi_slopes=self.tensor(alibi_slopes, "alibi_slopes"), bias=self.tensor(bias, "bias"),
+            mask=self.tensor(mask, "mask"), sinks=self.tensor(sinks, "sinks"), dropout_p=dropout_p,
+            dropout_seed=dropout_seed, dropout_offset=dropout_offset,
+            dropout_rng=self.tensor(dropout_rng, "dropout_rng")))
+
+    def varlen(self, *, cu_seqlens_q=None, cu_seqlens_kv=None, seqused_q=None, seqused_kv=None,
+               max_seqlen_q=0, max_seqlen_kv=0):
+        if cu_seqlens_q is None and cu_seqlens_kv is None and seqused_q is None and (
+                seqused_kv is None):
+            if max_seqlen_q or max_seqlen_kv:
+                raise ValueError("max_seqlen_q and max_seqlen_kv: need cu_seqlens or seqused")
+            return None
+        return c.pointer(abi.VarlenArgs(
+            cu_seqlens_q=self.tensor(cu_seqlens_q, "cu_seqlens_q"),
+            cu_seqlens_kv=self.tensor(cu_seqlens_kv, "cu_seqlens_kv"),
+            seqused_q=self.tensor(seqused_q, "seqused_q"),
+            seqused_kv=self.tensor(seqused_kv, "seqused_kv"), max_seqlen_q=int(max_seqlen_q),
+            max_seqlen_kv=int(max_seqlen_kv)))
+
+    def paging(self, block_table):
+        if block_table is None:
+            return None
+        return c.pointer(abi.PagingArgs(block_table=self.tensor(block_table, "block_table")))
+
+    def exec(self, *, backend="auto", deterministic=False, fixed_split=False, forbid_slower=False,
+             kernel=None, num_threads=0):
+        return c.pointer(abi.ExecArgs(
+            backend=choice("backend", backend, abi.BACKENDS), deterministic=int(deterministic),
+            fixed_split=int(fixed_split), forbid_slower=int(forbid_slower),
+            kernel=None if kernel is None else kernel.encode(), stream=self.stream,
+            num_threads=num_threads))

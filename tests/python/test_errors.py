@@ -1,0 +1,89 @@
+"""Wrong calls: an exception that names argument, rule and value, and outputs untouched."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import heed
+
+
+def arrays():
+    return [np.zeros(shape, np.float32) for shape in ((1, 3, 4, 8), (1, 5, 2, 8), (1, 5, 2, 8))]
+
+
+@pytest.mark.parametrize("options, kind, text", [
+    ({"foo": 1}, TypeError, "unexpected option 'foo'"),
+    ({"alignment": "left"}, ValueError, "alignment = 'left': must be one of bottom_right"),
+    ({"backend": "gpu"}, ValueError, "backend = 'gpu': must be one of auto, cpu"),
+    ({"window": 3}, ValueError, "window = 3: must be a pair"),
+    ({"window": (1.5, 0)}, TypeError, "float"),
+    ({"dropout_p": 1.0}, heed.InvalidArgumentError, "dropout_p"),
+    ({"scale": float("nan")}, heed.InvalidArgumentError, "scale"),
+    ({"sinks": [1.0] * 4}, TypeError, "list"),
+    ({"sinks": np.zeros(3, np.float32)}, heed.InvalidArgumentError, "sinks"),
+    ({"bias": np.zeros(5, np.complex64)}, TypeError, "bias: dtype complex64"),
+    ({"kernel": "none"}, heed.HeedError, "none"),
+    ({"max_seqlen_q": 4}, ValueError, "max_seqlen_q"),
+])
+def test_bad_options(options, kind, text):
+    out = np.full((1, 3, 4, 8), 7.0, np.float32)
+    with pytest.raises(kind, match=text):
+        heed.attention(*arrays(), out=out, **options)
+    assert (out == 7.0).all()
+
+
+def test_bad_arrays():
+    q, k, v = arrays()
+    with pytest.raises(heed.InvalidArgumentError, match="k.shape"):
+        heed.attention(q, k[..., :4], v)
+    with pytest.raises(heed.InvalidArgumentError, match="dtype"):
+        heed.attention(q, k.astype(np.float16), v)
+    with pytest.raises(ValueError, match="q.ndim = 3: must be 4"):
+        heed.attention(q[0], k, v)
+    with pytest.raises(TypeError, match="builtins.list"):
+        heed.attention([1.0], k, v)
+    with pytest.raises(heed.InvalidArgumentError, match="stride"):
+        heed.attention(q[..., ::2], k[..., :4], v)
+    with pytest.raises(ValueError, match="wants_d_bias: needs the option bias"):
+        heed.attention_backward(q, q, k, v, q, np.zeros((1, 4, 3), np.float32), wants_d_bias=True)
+
+
+def run(code, **environment):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
+                          env={**os.environ, **environment})
+
+
+def test_a_missing_library_is_named():
+    result = run("import heed; heed.version()", HEED_LIBRARY="/nowhere/libheed.so")
+    assert result.returncode != 0 and "/nowhere/libheed.so" in result.stderr
+
+
+def test_import_loads_no_framework_and_no_library():
+    result = run("import sys, heed; print([m for m in ('numpy', 'torch', 'jax', 'cupy') "
+                 "if m in sys.modules])", HEED_LIBRARY="/nowhere/libheed.so")
+    assert result.stdout.strip() == "[]", result.stderr
+
+
+def test_forked_children_compute():
+    code = """
+import os, numpy as np, heed
+q = np.ones((1, 300, 4, 64), np.float32)
+before = heed.attention(q, q, q)
+child = os.fork()
+if child == 0:
+    os._exit(0 if (heed.attention(q, q, q) == before).all() else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                            timeout=60, check=False)
+    assert result.stdout.strip() == "0", result.stderr
+
+
+def test_explain_names_the_kernel_and_info_the_backends():
+    q, k, v = arrays()
+    assert "kernel: cpu." in heed.explain(q, k, v, causal=True)
+    assert "backward" in heed.explain(q, k, v, backward=True)
+    assert heed.info()["backends"]
