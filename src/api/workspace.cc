@@ -36,10 +36,10 @@ Status Workspace::Acquire(const core::ExecOptions& exec, std::size_t needed_byte
                    exec.allocator != nullptr ? "exec.allocator" : "the system", needed_bytes)};
   }
   const auto begin = reinterpret_cast<std::uintptr_t>(data_);
-  if (begin % core::kWorkspaceAlignmentBytes != 0) {
+  if (begin % core::kCpuWorkspaceAlignmentBytes != 0) {
     return core::InvalidArgument(Format("exec.allocator.allocate = 0x%" PRIxPTR
                                         ": its block must be aligned to %zu bytes",
-                                        begin, core::kWorkspaceAlignmentBytes));
+                                        begin, core::kCpuWorkspaceAlignmentBytes));
   }
   return {};
 }

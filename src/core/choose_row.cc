@@ -175,12 +175,19 @@ bool HasRoomForItsCtas(const KernelRow& row, const RowRequest& request, const Cu
              facts.max_shared_bytes;
 }
 
-std::int32_t RankHere(const KernelRow& row, const RowRequest& request, const DeviceFacts& facts) {
+// The rank that a row has at most, found without asking how much shared memory it takes.
+std::int32_t HighestRank(const KernelRow& row, const RowRequest& request,
+                         const DeviceFacts& facts) {
   if (row.backend == Backend::kCuda) {
-    const std::int32_t crowded = HasRoomForItsCtas(row, request, facts.cuda) ? 0 : kCrowdedPenalty;
-    return row.rank + CudaUseBonus(row.cuda.use, request.cuda_use) - crowded;
+    return row.rank + CudaUseBonus(row.cuda.use, request.cuda_use);
   }
   return IsSlowBf16Dot(row, facts) ? kSlowBf16DotRank : row.rank;
+}
+
+std::int32_t RankHere(const KernelRow& row, const RowRequest& request, const DeviceFacts& facts) {
+  const std::int32_t rank = HighestRank(row, request, facts);
+  if (row.backend != Backend::kCuda || HasRoomForItsCtas(row, request, facts.cuda)) return rank;
+  return rank - kCrowdedPenalty;
 }
 
 std::string WhyOutranked(const KernelRow& row, const DeviceFacts& facts) {
@@ -294,7 +301,9 @@ Status ChooseRow(const RowRequest& request, const DeviceFacts& facts, Plan* plan
   const KernelRow* best = nullptr;
   std::int32_t best_rank = 0;
   for (const KernelRow& row : KernelRows()) {
-    if (row.op != request.op || StageOf(row, request, facts) != Stage::kFits) continue;
+    if (row.op != request.op) continue;
+    if (best != nullptr && HighestRank(row, request, facts) <= best_rank) continue;
+    if (StageOf(row, request, facts) != Stage::kFits) continue;
     const std::int32_t rank = RankHere(row, request, facts);
     if (best != nullptr && rank <= best_rank) continue;
     best = &row;

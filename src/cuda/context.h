@@ -29,7 +29,9 @@ class CallContext {
   core::Status IsCapturing(bool* is_capturing) const;
 
  private:
-  core::Status Find(const core::ExecOptions& exec, Context* context);
+  bool IsDefaultStream() const;
+  core::Status Find(Context current, Context* wanted);
+  core::Status CheckDevice(const core::ExecOptions& exec) const;
 
   const Driver* driver_ = nullptr;
   DeviceState* device_ = nullptr;

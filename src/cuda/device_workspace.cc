@@ -1,11 +1,13 @@
 #include "cuda/device_workspace.h"
 
+#include <cinttypes>
+
+#include "core/build/exec.h"
+
 namespace heed::cuda {
 
 using core::Format;
 using core::Status;
-
-constexpr std::uintptr_t kAlignmentBytes = 256;
 
 DeviceWorkspace::~DeviceWorkspace() {
   if (is_from_pool_) {
@@ -47,10 +49,11 @@ Status DeviceWorkspace::AllocateFromCaller(const core::ExecOptions& exec,
   }
   allocator_ = exec.allocator;
   size_bytes_ = needed_bytes;
-  if (reinterpret_cast<std::uintptr_t>(data_) % kAlignmentBytes != 0) {
-    return core::InvalidArgument(
-        Format("exec.allocator.allocate: its block must be aligned to %zu bytes, got 0x%zx",
-               static_cast<std::size_t>(kAlignmentBytes), reinterpret_cast<std::size_t>(data_)));
+  const auto begin = reinterpret_cast<std::uintptr_t>(data_);
+  if (begin % core::kGpuWorkspaceAlignmentBytes != 0) {
+    return core::InvalidArgument(Format("exec.allocator.allocate = 0x%" PRIxPTR
+                                        ": its block must be aligned to %zu bytes",
+                                        begin, core::kGpuWorkspaceAlignmentBytes));
   }
   return {};
 }
@@ -64,11 +67,6 @@ Status DeviceWorkspace::Acquire(const core::ExecOptions& exec, std::size_t neede
   if (exec.workspace_bytes < needed_bytes) {
     return core::InvalidArgument(Format("exec.workspace_bytes = %zu: must be at least %zu",
                                         exec.workspace_bytes, needed_bytes));
-  }
-  if (reinterpret_cast<std::uintptr_t>(exec.workspace) % kAlignmentBytes != 0) {
-    return core::InvalidArgument(Format(
-        "exec.workspace = 0x%zx: must be aligned to %zu bytes on a GPU",
-        reinterpret_cast<std::size_t>(exec.workspace), static_cast<std::size_t>(kAlignmentBytes)));
   }
   data_ = static_cast<char*>(exec.workspace);
   return {};

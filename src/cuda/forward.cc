@@ -4,6 +4,7 @@
 #include <cinttypes>
 
 #include "cuda/backend.h"
+#include "cuda/batch_slices.h"
 #include "cuda/block_layout.h"
 #include "cuda/combine.h"
 #include "cuda/device_workspace.h"
@@ -116,6 +117,8 @@ Status PlanForward(const ForwardProblem& problem, const core::CudaFacts&, Plan* 
   plan->num_tasks = NumQTiles(problem, *plan->row) * shape.num_q_heads * shape.batch;
   plan->num_splits = NumSplitsOf(problem, plan->num_tasks);
   plan->workspace_bytes = LayoutOf(problem, plan->num_splits).num_bytes;
+  std::int64_t num_sequences = 0;
+  HEED_RETURN_IF_ERROR(SequencesPerLaunch(problem, *plan, &num_sequences));
   return NoteAccess(AccessOfForward(problem), problem.exec, plan);
 }
 
@@ -143,6 +146,24 @@ ForwardArgs ArgsOf(const ForwardProblem& problem, const Plan& plan, ErrorCounter
   return args;
 }
 
+// Nearly always one launch.
+Status LaunchSlices(const CallContext& context, const ForwardProblem& problem, const Plan& plan,
+                    const KernelKey& key, const ForwardArgs& args) {
+  LaunchShape shape = ShapeOf(key, plan);
+  const std::int64_t batch = problem.shape.batch;
+  std::int64_t num_sequences = 0;
+  HEED_RETURN_IF_ERROR(SequencesPerLaunch(problem, plan, &num_sequences));
+  if (num_sequences >= batch) return LaunchKernel(context, key, shape, &args);
+  const std::int64_t sequence_ctas = shape.num_ctas / batch;
+  for (std::int64_t first = 0; first < batch; first += num_sequences) {
+    const std::int64_t count = std::min(num_sequences, batch - first);
+    const ForwardArgs slice = SliceOfBatch(problem, args, first, count);
+    shape.num_ctas = count * sequence_ctas;
+    HEED_RETURN_IF_ERROR(LaunchKernel(context, key, shape, &slice));
+  }
+  return {};
+}
+
 Status LaunchForward(const CallContext& context, const ForwardProblem& problem, const Plan& plan,
                      const KernelKey& key, char* block, ErrorCounters* errors) {
   const WorkspaceLayout layout = LayoutOf(problem, plan.num_splits);
@@ -150,7 +171,7 @@ Status LaunchForward(const CallContext& context, const ForwardProblem& problem, 
   ForwardArgs args = ArgsOf(problem, plan, errors);
   args.lse = half_lse.ArgAt(block + layout.wide_lse);
   if (plan.num_splits == 1) {
-    HEED_RETURN_IF_ERROR(LaunchKernel(context, key, ShapeOf(key, plan), &args));
+    HEED_RETURN_IF_ERROR(LaunchSlices(context, problem, plan, key, args));
   } else {
     args.split.o_partial = reinterpret_cast<float*>(block + layout.o_partial);
     args.split.lse_partial = reinterpret_cast<float*>(block + layout.lse_partial);

@@ -1,6 +1,8 @@
 #include "cuda/function_store.h"
 
+#include <array>
 #include <cstring>
+#include <mutex>
 #include <shared_mutex>
 #include <type_traits>
 #include <unordered_map>
@@ -69,7 +71,12 @@ struct StoreKeyEqual {
 };
 
 struct Store {
-  std::shared_mutex mutex;
+  std::mutex& LoadMutexOf(const StoreKey& key) {
+    return load_mutexes[StoreKeyHash()(key) % load_mutexes.size()];
+  }
+
+  std::array<std::mutex, 61> load_mutexes;  // by key; never held together
+  std::shared_mutex mutex;                  // of what follows
   std::unordered_map<StoreKey, Function, StoreKeyHash, StoreKeyEqual> functions;
 };
 
@@ -100,30 +107,32 @@ CompileTarget TargetOf(const CallContext& context, const KernelKey& key) {
   return target;
 }
 
+Status LoadFunction(const Driver& driver, const KernelImage& image, const char* name,
+                    std::size_t shared_bytes, Function* function) {
+  Module module = nullptr;
+  HEED_RETURN_IF_ERROR(CheckResult(driver, driver.module_load_data(&module, image.cubin.data()),
+                                   "cuModuleLoadData"));
+  HEED_RETURN_IF_ERROR(CheckResult(driver, driver.module_get_function(function, module, name),
+                                   "cuModuleGetFunction"));
+  return CheckResult(
+      driver,
+      driver.function_set_attribute(*function, FunctionAttribute::kMaxDynamicSharedSizeBytes,
+                                    static_cast<int>(shared_bytes)),
+      "cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)");
+}
+
 Status Load(const CallContext& context, const StoreKey& key, std::size_t shared_bytes,
             Function* function) {
-  const Driver& driver = context.driver();
   const KernelSource source = SourceOf(key.kernel);
   std::shared_ptr<const KernelImage> image;
   HEED_RETURN_IF_ERROR(GetKernelImage(source, TargetOf(context, key.kernel), &image));
   Store& store = TheStore();
-  const std::unique_lock lock(store.mutex);
-  const auto found = store.functions.find(key);
-  if (found != store.functions.end()) {
-    *function = found->second;
-    return {};
-  }
-  Module module = nullptr;
-  HEED_RETURN_IF_ERROR(CheckResult(driver, driver.module_load_data(&module, image->cubin.data()),
-                                   "cuModuleLoadData"));
+  // Each kernel once, others and launches meanwhile: PTX takes the driver seconds to translate.
+  const std::lock_guard loading(store.LoadMutexOf(key));
+  if (Find(key, function)) return {};
   HEED_RETURN_IF_ERROR(
-      CheckResult(driver, driver.module_get_function(function, module, source.function.c_str()),
-                  "cuModuleGetFunction"));
-  HEED_RETURN_IF_ERROR(CheckResult(
-      driver,
-      driver.function_set_attribute(*function, FunctionAttribute::kMaxDynamicSharedSizeBytes,
-                                    static_cast<int>(shared_bytes)),
-      "cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)"));
+      LoadFunction(context.driver(), *image, source.function.c_str(), shared_bytes, function));
+  const std::unique_lock lock(store.mutex);
   store.functions.emplace(key, *function);
   return {};
 }

@@ -1,7 +1,7 @@
 #include "cuda/sm90_forward.h"
 
 #include <algorithm>
-#include <cinttypes>
+#include <limits>
 
 #include "cuda/device_workspace.h"
 #include "cuda/forward.h"
@@ -39,6 +39,15 @@ std::int64_t NumQTiles(const ForwardProblem& problem, const KernelRow& row) {
 
 std::int64_t NumTasks(const ForwardProblem& problem, const KernelRow& row) {
   return NumQTiles(problem, row) * problem.shape.num_q_heads * problem.shape.batch;
+}
+
+// Tiles are counted in 32 bits. Asked of problems whose size nobody has checked yet.
+bool HasFewEnoughTasks(const ForwardProblem& problem, const KernelRow& row) {
+  const core::Shape& shape = problem.shape;
+  std::int64_t num_tasks = 0;
+  return !__builtin_mul_overflow(NumQTiles(problem, row), shape.num_q_heads, &num_tasks) &&
+         !__builtin_mul_overflow(num_tasks, shape.batch, &num_tasks) &&
+         num_tasks <= std::numeric_limits<std::int32_t>::max();
 }
 
 bool HasLengths(const ForwardProblem& problem) {
@@ -108,6 +117,7 @@ const char* WhyNotSm90Forward(const KernelRow& row, const ForwardProblem& proble
   if (shape.max_q_len > 0 && !CanMapAll(problem)) {
     return "TMA needs data pointers and strides of multiples of 16 bytes, and no zero strides";
   }
+  if (!HasFewEnoughTasks(problem, row)) return "takes at most 2^31 - 1 query tiles";
   if (NumSplitsOf(problem, NumTasks(problem, row)) > 1) {
     return "does not split the keys, which few query tiles call for";
   }
@@ -212,10 +222,7 @@ Status Launch(const CallContext& context, const ForwardProblem& problem, const P
 Status PlanSm90Forward(const ForwardProblem& problem, Plan* plan) {
   plan->num_tasks = NumTasks(problem, *plan->row);
   plan->workspace_bytes = LayoutOf(problem).num_bytes;
-  constexpr std::int64_t kMaxTasks = 2147483647;
-  if (plan->num_tasks <= kMaxTasks) return {};
-  return core::Unsupported(core::Format("%" PRId64 " query tiles: %s takes at most %" PRId64,
-                                        plan->num_tasks, plan->row->id, kMaxTasks));
+  return {};
 }
 
 Status Sm90Forward(const ForwardProblem& problem, const Plan& plan, Action action) {

@@ -41,16 +41,19 @@ Status ResolveBackend(heed_backend_t requested, heed_device_t device, heed_backe
                                 BackendName(BackendFromAbi(*backend)), DeviceText(device).c_str()));
 }
 
-Status CheckWorkspace(const heed_exec_args_t& args) {
+Status CheckWorkspace(const heed_exec_args_t& args, heed_device_t device) {
   if (args.workspace == nullptr) {
     if (args.workspace_bytes == 0) return {};
     return InvalidArgument(Format("exec.workspace = NULL: exec.workspace_bytes = %zu needs a block",
                                   args.workspace_bytes));
   }
   const auto begin = reinterpret_cast<std::uintptr_t>(args.workspace);
-  if (begin % kWorkspaceAlignmentBytes != 0) {
-    return InvalidArgument(Format("exec.workspace = 0x%" PRIxPTR ": must be aligned to %zu bytes",
-                                  begin, kWorkspaceAlignmentBytes));
+  const std::size_t alignment_bytes =
+      IsHostDevice(device) ? kCpuWorkspaceAlignmentBytes : kGpuWorkspaceAlignmentBytes;
+  if (begin % alignment_bytes != 0) {
+    return InvalidArgument(Format("exec.workspace = 0x%" PRIxPTR
+                                  ": must be aligned to %zu bytes for tensors on %s",
+                                  begin, alignment_bytes, DeviceText(device).c_str()));
   }
   if (args.workspace_bytes > std::numeric_limits<std::uintptr_t>::max() - begin) {
     return InvalidArgument(
@@ -156,7 +159,7 @@ Status BuildExec(const heed_exec_args_t* args, Op op, heed_device_t device, Exec
   if (is_host && read.stream != nullptr) {
     return InvalidArgument("exec.stream: must be NULL for tensors on the CPU");
   }
-  HEED_RETURN_IF_ERROR(CheckWorkspace(read));
+  HEED_RETURN_IF_ERROR(CheckWorkspace(read, device));
   HEED_RETURN_IF_ERROR(CheckAllocator(read.allocator));
   HEED_RETURN_IF_ERROR(CheckThreads(read));
   exec->device = device;

@@ -8,8 +8,9 @@
 
 namespace heed::core {
 
-// Alignment that CPU kernels ask of a workspace.
-inline constexpr std::size_t kWorkspaceAlignmentBytes = 64;
+// What a workspace is aligned to, whoever brings it.
+inline constexpr std::size_t kCpuWorkspaceAlignmentBytes = 64;
+inline constexpr std::size_t kGpuWorkspaceAlignmentBytes = 256;
 
 // Checks everything but workspace_bytes, which only the plan can judge, and resolves
 // HEED_BACKEND_AUTO by `device` and forced_kernel from the call or HEED_FORCE_KERNEL.
