@@ -2,7 +2,8 @@
 #include "api/boundary.h"
 #include "api/facts.h"
 #include "api/workspace.h"
-#include "core/checked_call.h"
+#include "core/plan_decode.h"
+#include "cpu/decode.h"
 #include "cpu/forward.h"
 #include "cuda/backend.h"
 #include "reference/reference.h"
@@ -78,25 +79,28 @@ Status DropoutMask(const heed_dropout_mask_args_t* args) {
   return reference::DropoutMask(problem);
 }
 
-// Operations without kernel rows end in the planner's answer.
-Status PlanOnly(const core::CheckedCall& call) {
+Status Decode(const heed_decode_args_t* args) {
+  core::DecodeProblem problem;
   core::DeviceFacts facts;
   Plan plan;
-  HEED_RETURN_IF_ERROR(ReadFacts(call.exec, &facts));
-  HEED_RETURN_IF_ERROR(core::PlanCheckedCall(call, facts, &plan, nullptr));
-  return core::Internal(core::Format("%s: the row has no launcher", plan.row->id));
-}
-
-Status Decode(const heed_decode_args_t* args) {
-  core::CheckedCall call;
-  HEED_RETURN_IF_ERROR(core::CheckDecode(args, Purpose::kRun, &call));
-  return PlanOnly(call);
+  HEED_RETURN_IF_ERROR(core::BuildDecodeProblem(args, Purpose::kRun, &problem));
+  HEED_RETURN_IF_ERROR(ReadFacts(problem.attention.exec, &facts));
+  HEED_RETURN_IF_ERROR(core::PlanDecode(problem, facts, &plan, nullptr));
+  if (plan.row->backend == core::Backend::kReference) return reference::Decode(problem);
+  Workspace workspace;
+  HEED_RETURN_IF_ERROR(workspace.Acquire(problem.attention.exec, plan.workspace_bytes));
+  return cpu::RunDecode(problem, plan, workspace.data());
 }
 
 Status QuantizeKv(const heed_quantize_kv_args_t* args) {
-  core::CheckedCall call;
-  HEED_RETURN_IF_ERROR(core::CheckQuantizeKv(args, Purpose::kRun, &call));
-  return PlanOnly(call);
+  core::QuantizeKvProblem problem;
+  core::DeviceFacts facts;
+  Plan plan;
+  HEED_RETURN_IF_ERROR(core::BuildQuantizeKvProblem(args, Purpose::kRun, &problem));
+  HEED_RETURN_IF_ERROR(ReadFacts(problem.exec, &facts));
+  HEED_RETURN_IF_ERROR(core::PlanQuantizeKv(problem, facts, &plan, nullptr));
+  if (plan.row->backend == core::Backend::kReference) return reference::QuantizeKv(problem);
+  return cpu::RunQuantizeKv(problem, plan);
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include "api/facts.h"
 #include "api/text.h"
 #include "core/abi_struct.h"
-#include "core/checked_call.h"
 #include "core/explain.h"
+#include "core/plan_decode.h"
 #include "cuda/backend.h"
 
 namespace heed::api {
@@ -30,6 +30,9 @@ enum class Detail { kPlanOnly, kExplained, kPrepared };
 
 const core::ExecOptions& ExecOf(const core::BackwardProblem& problem) {
   return problem.forward.exec;
+}
+const core::ExecOptions& ExecOf(const core::DecodeProblem& problem) {
+  return problem.attention.exec;
 }
 template <class Problem>
 const core::ExecOptions& ExecOf(const Problem& problem) {
@@ -71,10 +74,10 @@ constexpr Operation<heed_combine_args_t, core::CombineProblem> kCombine = {
     core::BuildCombineProblem, core::PlanCombine, cuda::Combine};
 constexpr Operation<heed_dropout_mask_args_t, core::DropoutMaskProblem> kDropoutMask = {
     core::BuildDropoutMaskProblem, core::PlanDropoutMask, cuda::DropoutMask};
-constexpr Operation<heed_decode_args_t, core::CheckedCall> kDecode = {
-    core::CheckDecode, core::PlanCheckedCall, nullptr};
-constexpr Operation<heed_quantize_kv_args_t, core::CheckedCall> kQuantizeKv = {
-    core::CheckQuantizeKv, core::PlanCheckedCall, nullptr};
+constexpr Operation<heed_decode_args_t, core::DecodeProblem> kDecode = {core::BuildDecodeProblem,
+                                                                        core::PlanDecode, nullptr};
+constexpr Operation<heed_quantize_kv_args_t, core::QuantizeKvProblem> kQuantizeKv = {
+    core::BuildQuantizeKvProblem, core::PlanQuantizeKv, nullptr};
 
 // Returns the errors of the arguments; what the planner answers stands in call->planned.
 Status PlanCall(std::int32_t op, const void* args, Detail detail, PlannedCall* call) {

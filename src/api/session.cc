@@ -18,7 +18,7 @@ Status Create(const heed_session_config_t* config, heed_session_t** session) {
   HEED_RETURN_IF_ERROR(core::CheckSessionConfig(config, &call));
   HEED_RETURN_IF_ERROR(ReadFacts(call.exec, &facts));
   HEED_RETURN_IF_ERROR(core::PlanCheckedCall(call, facts, &plan, nullptr));
-  return core::Internal(core::Format("%s: the row has no session", plan.row->id));
+  return core::Unsupported("sessions: no backend of this build keeps one; call heed_decode");
 }
 
 heed_status_t RefuseSession(const heed_session_t* session) {

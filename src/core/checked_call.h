@@ -14,8 +14,6 @@ struct CheckedCall {
   ExecOptions exec;
 };
 
-Status CheckDecode(const heed_decode_args_t* args, Purpose purpose, CheckedCall* call);
-Status CheckQuantizeKv(const heed_quantize_kv_args_t* args, Purpose purpose, CheckedCall* call);
 // The decode calls that a session of this configuration would make.
 Status CheckSessionConfig(const heed_session_config_t* config, CheckedCall* call);
 

@@ -151,7 +151,9 @@ std::optional<Objection> ObjectionTo(const KernelRow& row, const RowRequest& req
 constexpr std::int32_t kSlowBf16DotRank = 25;
 
 bool IsSlowBf16Dot(const KernelRow& row, const DeviceFacts& facts) {
-  return row.cpu_target == CpuTarget::kAvx512Bf16 && !facts.has_fast_bf16_dot;
+  // Decode rows of this target use its integer dot products.
+  return row.op != Op::kDecode && row.cpu_target == CpuTarget::kAvx512Bf16 &&
+         !facts.has_fast_bf16_dot;
 }
 
 // A CUDA row tuned for this kind of problem goes above the general ones of its head dim, and below

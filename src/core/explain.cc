@@ -19,20 +19,6 @@ std::string WindowText(const device::WindowRule& window) {
   return Format(", window (%lld, %lld) (%s)", window.left, window.right, alignment);
 }
 
-std::string RuleText(const ScoreRule& rule) {
-  std::string text = Format("rule: scale %.9g", rule.scale);
-  if (rule.softcap > 0.0) text += Format(", softcap %.9g", rule.softcap);
-  text += WindowText(rule.window);
-  if (rule.alibi_slopes.present()) text += ", alibi";
-  if (rule.bias.present()) text += Format(", bias %s", DTypeName(rule.bias.dtype));
-  if (rule.mask.present()) text += ", mask";
-  if (rule.sinks.present()) text += ", sinks";
-  if (rule.dropout.active()) {
-    text += Format(", dropout %u/%u", rule.dropout.drop_threshold, device::kDropoutSteps);
-  }
-  return text + "\n";
-}
-
 std::string LayoutText(const ForwardProblem& problem) {
   const char* q = problem.q_packing == Packing::kPacked ? "packed" : "dense";
   const char* kv = problem.block_table.present()            ? "paged"
@@ -52,10 +38,24 @@ std::string DescribeAs(Op op, const ForwardProblem& problem) {
                  shape.batch, shape.num_q_heads, shape.num_kv_heads, shape.max_q_len,
                  shape.max_kv_len, shape.head_dim, shape.head_dim_v, LayoutText(problem).c_str(),
                  problem.lse.present() ? ", with lse" : "");
-  return text + RuleText(problem.score);
+  return text + DescribeRule(problem.score);
 }
 
 }  // namespace
+
+std::string DescribeRule(const ScoreRule& rule) {
+  std::string text = Format("rule: scale %.9g", rule.scale);
+  if (rule.softcap > 0.0) text += Format(", softcap %.9g", rule.softcap);
+  text += WindowText(rule.window);
+  if (rule.alibi_slopes.present()) text += ", alibi";
+  if (rule.bias.present()) text += Format(", bias %s", DTypeName(rule.bias.dtype));
+  if (rule.mask.present()) text += ", mask";
+  if (rule.sinks.present()) text += ", sinks";
+  if (rule.dropout.active()) {
+    text += Format(", dropout %u/%u", rule.dropout.drop_threshold, device::kDropoutSteps);
+  }
+  return text + "\n";
+}
 
 std::string Describe(const ForwardProblem& problem) { return DescribeAs(Op::kForward, problem); }
 
@@ -77,10 +77,6 @@ std::string Describe(const DropoutMaskProblem& problem) {
   return Format("%s\nshape: B %" PRId64 ", Hq %" PRId64 ", Sq %" PRId64 ", Skv %" PRId64 "\n",
                 RequestText(request).c_str(), problem.batch, problem.num_q_heads, problem.q_len,
                 problem.kv_len);
-}
-
-std::string Describe(const CheckedCall& call) {
-  return RequestText({call.op, call.dtype, call.head_dim, call.exec, 0, 0, CudaUse::kAny}) + "\n";
 }
 
 std::string ExplainPlan(const std::string& description, const Status& planned, const Plan& plan,

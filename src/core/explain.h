@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "core/checked_call.h"
 #include "core/plan.h"
 
 namespace heed::core {
@@ -15,7 +14,8 @@ std::string Describe(const ForwardProblem& problem);
 std::string Describe(const BackwardProblem& problem);
 std::string Describe(const CombineProblem& problem);
 std::string Describe(const DropoutMaskProblem& problem);
-std::string Describe(const CheckedCall& call);
+// The rules that are on, one line.
+std::string DescribeRule(const ScoreRule& rule);
 
 // The chosen row with tile, tasks, splits and workspace, or why there is none; then every other row
 // of the operation with the first reason against it.

@@ -16,6 +16,10 @@ namespace heed::core {
 // Scratch bytes that one worker of `row` needs; a pure function that the row's backend provides.
 using WorkerScratchBytes = std::size_t (*)(const KernelRow& row, const ForwardProblem& problem);
 
+struct DecodeProblem;
+// Likewise for a decode row: the same for every problem with these head dims.
+using DecodeScratchBytes = std::size_t (*)(const DecodeProblem& problem);
+
 struct Plan;
 struct CudaFacts;
 
@@ -60,6 +64,7 @@ struct DeviceFacts {
   // Why a target is absent, such as "this CPU has no avx512f"; null = no reason known.
   std::array<const char*, kNumCpuTargets> why_no_cpu_target = {};
   WorkerScratchBytes cpu_forward_scratch = nullptr;  // null = CPU forward rows need none
+  DecodeScratchBytes cpu_decode_scratch = nullptr;   // null = CPU decode rows need none
   CudaFacts cuda;
 };
 

@@ -6,10 +6,7 @@
 #include "reference/softmax_row.h"
 
 namespace heed::reference {
-namespace {
 
-// o_i = sum over the visible keys of P_ij * dropout * v_j. Softmax comes before dropout: a NaN
-// score makes the row NaN although dropout may spare every other weight of it.
 std::vector<double> ComputeOutputRow(const Head& head, const SoftmaxRow& row, std::int64_t i) {
   const std::int64_t head_dim_v = head.problem->shape.head_dim_v;
   std::vector<double> output(static_cast<std::size_t>(head_dim_v),
@@ -24,7 +21,8 @@ std::vector<double> ComputeOutputRow(const Head& head, const SoftmaxRow& row, st
   return output;
 }
 
-void StoreRow(const Head& head, std::int64_t i, const std::vector<double>& output, double lse) {
+void StoreOutputRow(const Head& head, std::int64_t i, const std::vector<double>& output,
+                    double lse) {
   const core::ForwardProblem& problem = *head.problem;
   const std::int64_t q_row = head.sequence.q_begin + i;
   const std::int64_t begin = problem.o.OffsetElems(head.sequence.q_batch, q_row, head.q_head);
@@ -37,8 +35,6 @@ void StoreRow(const Head& head, std::int64_t i, const std::vector<double>& outpu
   StoreElement(problem.lse.data, problem.lse.dtype, lse_offset_elems, lse);
 }
 
-}  // namespace
-
 core::Status Forward(const core::ForwardProblem& problem) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (problem.shape.total_q_rows == 0) return {};
@@ -48,10 +44,10 @@ core::Status Forward(const core::ForwardProblem& problem) {
       const Head head = LoadHead(problem, batch, q_head);
       for (std::int64_t i = 0; i < head.sequence.q_len; ++i) {
         const SoftmaxRow row = ComputeSoftmaxRow(head, i);
-        StoreRow(head, i, ComputeOutputRow(head, row, i), row.lse);
+        StoreOutputRow(head, i, ComputeOutputRow(head, row, i), row.lse);
       }
       for (std::int64_t i = head.sequence.q_len; i < head.sequence.q_slots; ++i) {
-        StoreRow(head, i, zeros, -kInfinity);
+        StoreOutputRow(head, i, zeros, -kInfinity);
       }
     }
   }

@@ -123,7 +123,7 @@ double LogSumExp(const std::vector<double>& terms) {
 SoftmaxRow ComputeSoftmaxRow(const Head& head, std::int64_t i) {
   SoftmaxRow row;
   std::vector<double> terms;
-  for (std::int64_t j = 0; j < head.sequence.kv_len; ++j) {
+  for (std::int64_t j = head.first_key; j < head.sequence.kv_len; ++j) {
     if (!IsVisible(head, i, j)) continue;
     const Score score = ComputeScore(head, i, j);
     if (score.value == -kInfinity) continue;  // an additive mask hides like a bool mask

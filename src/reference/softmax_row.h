@@ -29,9 +29,10 @@ struct Head {
   std::int64_t batch = 0;
   std::int64_t q_head = 0;
   std::int64_t kv_head = 0;
-  Matrix q;  // [q_len, D]
-  Matrix k;  // [kv_len, D]
-  Matrix v;  // [kv_len, Dv]
+  std::int64_t first_key = 0;  // keys before it are padding
+  Matrix q;                    // [q_len, D]
+  Matrix k;                    // [kv_len, D]
+  Matrix v;                    // [kv_len, Dv]
 };
 
 Head LoadHead(const core::ForwardProblem& problem, std::int64_t batch, std::int64_t q_head);
@@ -49,6 +50,14 @@ struct SoftmaxRow {
 };
 
 SoftmaxRow ComputeSoftmaxRow(const Head& head, std::int64_t i);
+
+// o_i: the sum over the visible keys of P_ij * dropout * v_j. Softmax comes before dropout: a NaN
+// score makes the row NaN although dropout may spare every other weight of it.
+std::vector<double> ComputeOutputRow(const Head& head, const SoftmaxRow& row, std::int64_t i);
+
+// Writes row i of o and lse.
+void StoreOutputRow(const Head& head, std::int64_t i, const std::vector<double>& output,
+                    double lse);
 
 // What dropout multiplies P_ij with: 0 or 1 / (1 - p).
 double DropoutFactor(const Head& head, std::int64_t i, std::int64_t j);

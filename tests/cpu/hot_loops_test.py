@@ -24,6 +24,8 @@ MATRIX_MULTIPLY = re.compile(r"^tdpbf16ps")
 VECTOR = re.compile(r"%[xyzt]mm")
 # Three tile widths for each of the two products.
 MIN_LOOPS = 6
+# Only values, and of one element type.
+MIN_GENERIC_DECODE_LOOPS = 3
 
 
 def functions(disassembly):
@@ -79,6 +81,8 @@ def check_disassembly(disassembly):
     """(number of product loops, list of complaints)."""
     num_loops, complaints = 0, []
     for name, body in functions(disassembly):
+        if "::Unpack" in name:  # widens bytes, and keeps the last block of a row on the stack
+            continue
         on_stack = stack_pattern(body)
         for loop in innermost_loops(body):
             if not is_product(loop):
@@ -93,8 +97,10 @@ def check_disassembly(disassembly):
 def check_object(objdump, nm, path):
     command = [objdump, "-d", "-C", "--no-show-raw-insn", path]
     num_loops, complaints = check_disassembly(subprocess.check_output(command, text=True))
-    if num_loops < MIN_LOOPS:
-        complaints.append(f"{num_loops} product loops found, at least {MIN_LOOPS} expected")
+    is_generic_decode = os.path.basename(path).startswith("decode_generic")
+    least = MIN_GENERIC_DECODE_LOOPS if is_generic_decode else MIN_LOOPS
+    if num_loops < least:
+        complaints.append(f"{num_loops} product loops found, at least {least} expected")
     # The generic target is compiled like the rest of the library: sharing functions does no harm.
     if "generic" not in os.path.basename(path):
         symbols = subprocess.check_output([nm, "-C", "--defined-only", path], text=True)

@@ -1,11 +1,9 @@
-#include <algorithm>
-
 #include "core/abi_struct.h"
 #include "core/build/decode_cache.h"
 #include "core/build/exec.h"
 #include "core/build/score.h"
 #include "core/build/views.h"
-#include "core/checked_call.h"
+#include "core/decode_problem.h"
 
 namespace heed::core {
 namespace {
@@ -29,6 +27,9 @@ Status CheckEnums(const DecodeArgs& args) {
   HEED_RETURN_IF_ERROR(CheckEnum("quant.format", RawValue(args.quant.format), HEED_KV_Q4_0));
   HEED_RETURN_IF_ERROR(
       CheckEnum("quant.layout", RawValue(args.quant.layout), HEED_KV_LAYOUT_INTERLEAVED));
+  if (args.quant.format == HEED_KV_PLAIN && args.quant.layout != HEED_KV_LAYOUT_ROWS) {
+    return InvalidArgument("quant.layout: must be HEED_KV_LAYOUT_ROWS for HEED_KV_PLAIN");
+  }
   if (args.call.num_splits >= 0) return {};
   return InvalidArgument(Format("num_splits = %d: must not be negative", args.call.num_splits));
 }
@@ -45,11 +46,11 @@ Status CheckPairs(const heed_decode_args_t& call) {
 }
 
 // q, o and lse.
-Status ReadQueryRows(const heed_decode_args_t& call, TensorReader* reader,
-                     CacheOperands* operands) {
+Status ReadQueryRows(const heed_decode_args_t& call, TensorReader* reader, CacheOperands* operands,
+                     TensorInfo* lse_info) {
   const TensorInfo& q = operands->q;
   HEED_RETURN_IF_ERROR(reader->RequiredOutput("o", call.o, kOutputRows, &operands->o));
-  TensorInfo lse;
+  TensorInfo& lse = *lse_info;
   HEED_RETURN_IF_ERROR(reader->OptionalOutput("lse", call.lse, kLse, &lse));
   HEED_RETURN_IF_ERROR(RequireDType(q, {DType::kF32, DType::kF16, DType::kBF16}));
   HEED_RETURN_IF_ERROR(RequireSameDType(operands->o, q));
@@ -82,47 +83,63 @@ Status CheckNewRows(const TensorInfo& rows, const CacheOperands& operands, const
   return RequireContiguousRows(rows);
 }
 
-Status ReadNewRows(const DecodeArgs& args, const CacheOperands& operands, TensorReader* reader) {
+Status ReadNewRows(const DecodeArgs& args, const CacheOperands& operands, TensorReader* reader,
+                   DecodeProblem* problem) {
   if (!args.appends()) return {};
   TensorInfo k_new, v_new;
   HEED_RETURN_IF_ERROR(reader->Required("k_new", args.call.k_new, kNewKeys, &k_new));
   HEED_RETURN_IF_ERROR(reader->Required("v_new", args.call.v_new, kNewValues, &v_new));
   HEED_RETURN_IF_ERROR(CheckNewRows(k_new, operands, operands.q));
-  return CheckNewRows(v_new, operands, operands.o);
+  HEED_RETURN_IF_ERROR(CheckNewRows(v_new, operands, operands.o));
+  problem->k_new = RowsViewOf(k_new);
+  problem->v_new = RowsViewOf(v_new);
+  return {};
 }
 
-// The score rule sees the cache as ragged keys: the key axis of bias and mask reaches the longest
-// sequence, not the end of the cache.
-Status CheckScore(const DecodeArgs& args, const CacheOperands& operands, const CacheFacts& facts,
-                  TensorReader* reader) {
+void FillAttention(const CacheOperands& operands, const CacheFacts& facts, const TensorInfo& lse,
+                   ForwardProblem* problem) {
   const TensorInfo& q = operands.q;
-  ForwardProblem problem;
-  problem.q = RowsViewOf(q);
-  problem.kv_packing = Packing::kPacked;
-  problem.shape.batch = q.shape[0];
-  problem.shape.num_q_heads = q.shape[2];
-  problem.shape.max_q_len = q.shape[1];
-  problem.shape.head_dim = q.shape[3];
-  ScoreTensors tensors;
-  return BuildScore(args.score, {q.shape[1], facts.longest_rows}, reader, &problem, &tensors);
+  problem->q = RowsViewOf(q);
+  problem->o = RowsViewOf(operands.o);
+  problem->lse = LseViewOf(lse);
+  // The score rule sees the cache as ragged keys: the key axis of bias and mask reaches the longest
+  // sequence, not the end of the cache.
+  problem->kv_packing = Packing::kPacked;
+  problem->block_table = facts.block_table;
+  Shape& shape = problem->shape;
+  shape.batch = q.shape[0];
+  shape.num_q_heads = q.shape[2];
+  shape.num_kv_heads = operands.k_cache.shape[2];
+  shape.group = shape.num_kv_heads > 0 ? shape.num_q_heads / shape.num_kv_heads : 1;
+  shape.max_q_len = q.shape[1];
+  shape.max_kv_len = facts.longest_rows;
+  shape.total_q_rows = q.shape[0] * q.shape[1];
+  shape.head_dim = q.shape[3];
+  shape.head_dim_v = operands.o.shape[3];
 }
 
 // Everything but q, which decides the device.
-Status ReadRest(const DecodeArgs& args, TensorReader* reader, CacheOperands* operands) {
+Status ReadRest(const DecodeArgs& args, TensorReader* reader, CacheOperands* operands,
+                DecodeProblem* problem) {
   CacheFacts facts;
-  HEED_RETURN_IF_ERROR(ReadQueryRows(args.call, reader, operands));
-  HEED_RETURN_IF_ERROR(ReadCache(args, reader, operands));
+  TensorInfo lse;
+  HEED_RETURN_IF_ERROR(ReadQueryRows(args.call, reader, operands, &lse));
+  HEED_RETURN_IF_ERROR(ReadCache(args, reader, operands, problem));
   HEED_RETURN_IF_ERROR(CheckHeads(operands->q, operands->k_cache));
-  HEED_RETURN_IF_ERROR(ReadNewRows(args, *operands, reader));
-  HEED_RETURN_IF_ERROR(CheckCacheLengths(args, *operands, reader, &facts));
-  HEED_RETURN_IF_ERROR(CheckRotary(args, *operands, facts, reader));
-  return CheckScore(args, *operands, facts, reader);
+  HEED_RETURN_IF_ERROR(ReadNewRows(args, *operands, reader, problem));
+  HEED_RETURN_IF_ERROR(CheckCacheLengths(args, *operands, reader, &facts, problem));
+  HEED_RETURN_IF_ERROR(CheckRotary(args, *operands, facts, reader, problem));
+  FillAttention(*operands, facts, lse, &problem->attention);
+  problem->num_splits = args.call.num_splits;
+  ScoreTensors tensors;
+  return BuildScore(args.score, {operands->q.shape[1], facts.longest_rows}, reader,
+                    &problem->attention, &tensors);
 }
 
 }  // namespace
 
-Status CheckDecode(const heed_decode_args_t* args, Purpose purpose, CheckedCall* call) {
-  *call = CheckedCall{};
+Status BuildDecodeProblem(const heed_decode_args_t* args, Purpose purpose, DecodeProblem* problem) {
+  *problem = DecodeProblem{};
   DecodeArgs read;
   HEED_RETURN_IF_ERROR(ReadArgs(args, &read));
   HEED_RETURN_IF_ERROR(CheckEnums(read));
@@ -130,13 +147,11 @@ Status CheckDecode(const heed_decode_args_t* args, Purpose purpose, CheckedCall*
 
   TensorReader reader(purpose);
   CacheOperands operands;
+  ExecOptions& exec = problem->attention.exec;
   HEED_RETURN_IF_ERROR(reader.Required("q", read.call.q, kQueryRows, &operands.q));
-  HEED_RETURN_IF_ERROR(BuildExec(read.call.exec, Op::kDecode, reader.home_device(), &call->exec));
-  HEED_RETURN_IF_ERROR(ReadRest(read, &reader, &operands));
-  call->op = Op::kDecode;
-  call->dtype = operands.q.dtype;
-  call->head_dim = std::max(operands.q.shape[3], operands.o.shape[3]);
-  return reader.CheckOverlaps(call->exec.workspace, call->exec.workspace_bytes);
+  HEED_RETURN_IF_ERROR(BuildExec(read.call.exec, Op::kDecode, reader.home_device(), &exec));
+  HEED_RETURN_IF_ERROR(ReadRest(read, &reader, &operands, problem));
+  return reader.CheckOverlaps(exec.workspace, exec.workspace_bytes);
 }
 
 }  // namespace heed::core

@@ -29,16 +29,18 @@ Status CheckCacheRows(const DecodeArgs& args, const TensorInfo& cache, const Ten
   return RequireContiguousRows(cache);
 }
 
-Status ReadScales(const DecodeArgs& args, const CacheOperands& operands, TensorReader* reader) {
+Status ReadScales(const DecodeArgs& args, const CacheOperands& operands, TensorReader* reader,
+                  DecodeProblem* problem) {
   struct Scales {
     const char* name;
     const heed_tensor_t* tensor;
     const TensorInfo* payload;
     std::int64_t head_dim;
+    KvCacheView* view;
   };
   const Scales both[] = {
-      {"quant.k_scales", args.quant.k_scales, &operands.k_cache, operands.q.shape[3]},
-      {"quant.v_scales", args.quant.v_scales, &operands.v_cache, operands.o.shape[3]}};
+      {"quant.k_scales", args.quant.k_scales, &operands.k_cache, operands.q.shape[3], &problem->k},
+      {"quant.v_scales", args.quant.v_scales, &operands.v_cache, operands.o.shape[3], &problem->v}};
   const bool has_scales = args.quant.format != HEED_KV_PLAIN && !HasInlineScales(args.quant.format);
   for (const Scales& scales : both) {
     if (!has_scales && scales.tensor != nullptr) {
@@ -47,8 +49,11 @@ Status ReadScales(const DecodeArgs& args, const CacheOperands& operands, TensorR
     }
     if (!has_scales) continue;
     TensorInfo info;
-    HEED_RETURN_IF_ERROR(reader->Required(scales.name, scales.tensor, kScales, &info));
+    HEED_RETURN_IF_ERROR(args.appends()
+                             ? reader->RequiredOutput(scales.name, scales.tensor, kScales, &info)
+                             : reader->Required(scales.name, scales.tensor, kScales, &info));
     HEED_RETURN_IF_ERROR(CheckKvScales(info, *scales.payload, scales.head_dim));
+    SetKvScales(info, scales.view);
   }
   return {};
 }
@@ -132,7 +137,8 @@ Status CheckPages(const CacheOperands& operands, const std::vector<std::int32_t>
 
 }  // namespace
 
-Status ReadCache(const DecodeArgs& args, TensorReader* reader, CacheOperands* operands) {
+Status ReadCache(const DecodeArgs& args, TensorReader* reader, CacheOperands* operands,
+                 DecodeProblem* problem) {
   const AxisNames& axes = args.is_paged() ? kPool : kCache;
   TensorInfo& k_cache = operands->k_cache;
   TensorInfo& v_cache = operands->v_cache;
@@ -143,25 +149,30 @@ Status ReadCache(const DecodeArgs& args, TensorReader* reader, CacheOperands* op
   }
   HEED_RETURN_IF_ERROR(CheckCacheRows(args, k_cache, operands->q, operands->q));
   HEED_RETURN_IF_ERROR(CheckCacheRows(args, v_cache, operands->q, operands->o));
-  return ReadScales(args, *operands, reader);
+  problem->k = MakeKvCacheView(k_cache, args.quant.format, args.quant.layout, operands->q.shape[3]);
+  problem->v = MakeKvCacheView(v_cache, args.quant.format, args.quant.layout, operands->o.shape[3]);
+  return ReadScales(args, *operands, reader, problem);
 }
 
 Status CheckCacheLengths(const DecodeArgs& args, const CacheOperands& operands,
-                         TensorReader* reader, CacheFacts* facts) {
+                         TensorReader* reader, CacheFacts* facts, DecodeProblem* problem) {
   const std::int64_t batch = operands.q.shape[0];
   IndexArrays arrays;
   HEED_RETURN_IF_ERROR(ReadIndexArrays(args, operands, reader, &arrays));
   HEED_RETURN_IF_ERROR(CheckCacheBatch(args, operands));
+  problem->lengths = IndexViewOf(arrays.lengths);
+  problem->batch_index = IndexViewOf(arrays.batch_index);
+  problem->leftpad = IndexViewOf(arrays.leftpad);
   std::int64_t capacity_rows = operands.k_cache.shape[1];
   if (args.is_paged()) {
     ForwardArgs paged = {};
     paged.paging = args.paging;
     Operands pools;
     pools.k = operands.k_cache;
-    ForwardProblem problem;
-    problem.shape.batch = batch;
-    HEED_RETURN_IF_ERROR(ReadBlockTable(paged, pools, reader, &problem));
-    facts->block_table = problem.block_table;
+    ForwardProblem tables;
+    tables.shape.batch = batch;
+    HEED_RETURN_IF_ERROR(ReadBlockTable(paged, pools, reader, &tables));
+    facts->block_table = tables.block_table;
     capacity_rows = CapacityRows(facts->block_table);
   }
   if (!IsHostDevice(reader->home_device())) return {};
@@ -183,7 +194,7 @@ Status CheckCacheLengths(const DecodeArgs& args, const CacheOperands& operands,
 }
 
 Status CheckRotary(const DecodeArgs& args, const CacheOperands& operands, const CacheFacts& facts,
-                   TensorReader* reader) {
+                   TensorReader* reader, DecodeProblem* problem) {
   if (args.call.rotary_cos == nullptr) return {};
   TensorInfo cos, sin;
   HEED_RETURN_IF_ERROR(reader->Required("rotary_cos", args.call.rotary_cos, kRotary, &cos));
@@ -194,10 +205,20 @@ Status CheckRotary(const DecodeArgs& args, const CacheOperands& operands, const 
   if (cos.shape[1] > operands.q.shape[3] / 2) {
     return InvalidArgument(cos.AxisText(1) + ": must be at most half of " + operands.q.AxisText(3));
   }
-  if (cos.shape[0] >= facts.longest_rows) return {};
-  return InvalidArgument(
-      cos.AxisText(0) +
-      Format(": must be at least the longest sequence, %" PRId64 " tokens", facts.longest_rows));
+  if (cos.shape[0] < facts.longest_rows) {
+    return InvalidArgument(
+        cos.AxisText(0) +
+        Format(": must be at least the longest sequence, %" PRId64 " tokens", facts.longest_rows));
+  }
+  if (!args.appends()) {
+    return InvalidArgument("rotary_cos: must be NULL without k_new, whose positions it is for");
+  }
+  problem->rotary = {RowsView{cos.data, cos.dtype, 0, cos.stride_elems[0], 0},
+                     RowsView{sin.data, sin.dtype, 0, sin.stride_elems[0], 0},
+                     {cos.stride_elems[1], sin.stride_elems[1]},
+                     cos.shape[1],
+                     args.call.rotary_layout};
+  return {};
 }
 
 }  // namespace heed::core

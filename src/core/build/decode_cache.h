@@ -3,6 +3,7 @@
 #define HEED_CORE_BUILD_DECODE_CACHE_H_
 
 #include "core/build/operands.h"
+#include "core/decode_problem.h"
 
 namespace heed::core {
 
@@ -29,17 +30,19 @@ struct CacheFacts {
   std::int64_t longest_rows = 0;  // most keys of one sequence; 0 when lengths are on a device
 };
 
-// Reads k_cache and v_cache, and their scales where the format has them apart.
-Status ReadCache(const DecodeArgs& args, TensorReader* reader, CacheOperands* operands);
+// Reads k_cache and v_cache, and their scales where the format has them apart. Fills problem->k and
+// problem->v.
+Status ReadCache(const DecodeArgs& args, TensorReader* reader, CacheOperands* operands,
+                 DecodeProblem* problem);
 
 // Reads and checks lengths, batch index, left padding and block table, entry by entry on the host.
-// Requires: the operands are checked against each other.
+// Fills the index views of the problem. Requires: the operands are checked against each other.
 Status CheckCacheLengths(const DecodeArgs& args, const CacheOperands& operands,
-                         TensorReader* reader, CacheFacts* facts);
+                         TensorReader* reader, CacheFacts* facts, DecodeProblem* problem);
 
-// cos and sin: a pair of elements a column, a row for every position.
+// cos and sin: a pair of elements a column, a row for every position. Fills problem->rotary.
 Status CheckRotary(const DecodeArgs& args, const CacheOperands& operands, const CacheFacts& facts,
-                   TensorReader* reader);
+                   TensorReader* reader, DecodeProblem* problem);
 
 }  // namespace heed::core
 

@@ -2,7 +2,8 @@
 #include "core/build/exec.h"
 #include "core/build/kv_format.h"
 #include "core/build/tensor_reader.h"
-#include "core/checked_call.h"
+#include "core/build/views.h"
+#include "core/decode_problem.h"
 
 namespace heed::core {
 namespace {
@@ -51,21 +52,27 @@ Status CheckTensors(const heed_quantize_kv_args_t& args, const QuantizeTensors& 
 
 }  // namespace
 
-Status CheckQuantizeKv(const heed_quantize_kv_args_t* args, Purpose purpose, CheckedCall* call) {
-  *call = CheckedCall{};
+Status BuildQuantizeKvProblem(const heed_quantize_kv_args_t* args, Purpose purpose,
+                              QuantizeKvProblem* problem) {
+  *problem = QuantizeKvProblem{};
   heed_quantize_kv_args_t read;
   HEED_RETURN_IF_ERROR(ReadRequiredStruct("args", args, &read));
   HEED_RETURN_IF_ERROR(CheckFormat(read));
   TensorReader reader(purpose);
   QuantizeTensors tensors;
+  ExecOptions& exec = problem->exec;
   HEED_RETURN_IF_ERROR(reader.Required("source", read.source, kSource, &tensors.source));
-  HEED_RETURN_IF_ERROR(BuildExec(read.exec, Op::kQuantizeKv, reader.home_device(), &call->exec));
+  HEED_RETURN_IF_ERROR(BuildExec(read.exec, Op::kQuantizeKv, reader.home_device(), &exec));
   HEED_RETURN_IF_ERROR(ReadOutputs(read, &reader, &tensors));
   HEED_RETURN_IF_ERROR(CheckTensors(read, tensors));
-  call->op = Op::kQuantizeKv;
-  call->dtype = tensors.source.dtype;
-  call->head_dim = tensors.source.shape[3];
-  return reader.CheckOverlaps(call->exec.workspace, call->exec.workspace_bytes);
+  const TensorInfo& source = tensors.source;
+  problem->batch = source.shape[0];
+  problem->num_slots = source.shape[1];
+  problem->num_kv_heads = source.shape[2];
+  problem->source = RowsViewOf(source);
+  problem->target = MakeKvCacheView(tensors.payload, read.format, read.layout, source.shape[3]);
+  if (tensors.scales.present()) SetKvScales(tensors.scales, &problem->target);
+  return reader.CheckOverlaps(exec.workspace, exec.workspace_bytes);
 }
 
 }  // namespace heed::core

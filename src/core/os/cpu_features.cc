@@ -42,7 +42,7 @@ std::uint64_t EnabledState() {
   return static_cast<std::uint64_t>(high) << 32 | low;
 }
 
-enum Register : std::uint8_t { kLeaf1Ecx, kLeaf7Ebx, kLeaf7Edx, kLeaf7Sub1Eax };
+enum Register : std::uint8_t { kLeaf1Ecx, kLeaf7Ebx, kLeaf7Edx, kLeaf7Sub1Eax, kLeaf7Ecx };
 
 struct Feature {
   const char* why_not;
@@ -52,7 +52,7 @@ struct Feature {
 };
 
 // The instruction sets that the sources of each target are compiled for.
-constexpr std::array<Feature, 10> kFeatures = {{
+constexpr std::array<Feature, 11> kFeatures = {{
     {"this CPU has no fma", kLeaf1Ecx, 12, CpuTarget::kAvx2},
     {"this CPU has no f16c", kLeaf1Ecx, 29, CpuTarget::kAvx2},
     {"this CPU has no avx2", kLeaf7Ebx, 5, CpuTarget::kAvx2},
@@ -60,6 +60,7 @@ constexpr std::array<Feature, 10> kFeatures = {{
     {"this CPU has no avx512dq", kLeaf7Ebx, 17, CpuTarget::kAvx512},
     {"this CPU has no avx512bw", kLeaf7Ebx, 30, CpuTarget::kAvx512},
     {"this CPU has no avx512vl", kLeaf7Ebx, 31, CpuTarget::kAvx512},
+    {"this CPU has no avx512_vnni", kLeaf7Ecx, 11, CpuTarget::kAvx512Bf16},
     {"this CPU has no avx512_bf16", kLeaf7Sub1Eax, 5, CpuTarget::kAvx512Bf16},
     {"this CPU has no amx_tile", kLeaf7Edx, 24, CpuTarget::kAmx},
     {"this CPU has no amx_bf16", kLeaf7Edx, 22, CpuTarget::kAmx},
@@ -81,8 +82,8 @@ const char* RequestAmxRegisters() {
 // Null when the target runs here.
 const char* DetectWhyNot(CpuTarget target) {
   const CpuidWords leaf7 = Cpuid(7, 0);
-  const std::array<std::uint32_t, 4> words = {Cpuid(1, 0).ecx, leaf7.ebx, leaf7.edx,
-                                              Cpuid(7, 1).eax};
+  const std::array<std::uint32_t, 5> words = {Cpuid(1, 0).ecx, leaf7.ebx, leaf7.edx,
+                                              Cpuid(7, 1).eax, leaf7.ecx};
   for (const Feature& feature : kFeatures) {
     if (target >= feature.first_target && (words[feature.where] >> feature.bit & 1u) == 0) {
       return feature.why_not;

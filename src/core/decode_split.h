@@ -1,0 +1,68 @@
+// How a decode call is cut into tasks: (sequence, part of its keys, KV head, tile of query rows). A
+// pure function of the problem; planner and CPU driver share it.
+#ifndef HEED_CORE_DECODE_SPLIT_H_
+#define HEED_CORE_DECODE_SPLIT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "core/decode_problem.h"
+
+namespace heed::core {
+
+// Keys of one step; parts are cut at multiples of it, counted from key 0.
+inline constexpr std::int64_t kDecodeBlockKeys = 128;
+// Query rows (G heads of a token side by side) that one task holds.
+inline constexpr std::int64_t kDecodeTileRows = 32;
+// Below this many keys a part costs more than it gains.
+inline constexpr std::int64_t kMinPartKeys = 512;
+inline constexpr std::int64_t kMaxParts = 32;
+
+struct DecodeTask {
+  std::int64_t batch = 0;
+  std::int64_t part = 0;
+  std::int64_t kv_head = 0;
+  std::int64_t tile = 0;
+};
+
+class DecodeTasks {
+ public:
+  explicit DecodeTasks(const DecodeProblem& problem);
+
+  std::int64_t num_tasks() const { return num_tasks_; }
+  std::int64_t num_tiles() const { return num_tiles_; }
+  std::int64_t max_parts() const { return max_parts_; }
+  std::int64_t num_parts(std::int64_t batch) const { return At(batch).num_parts; }
+  // Rows of all partial results; none for sequences of one part.
+  std::int64_t num_partial_rows() const { return num_partial_rows_; }
+
+  // Tasks of one part are neighbours, so that heads beside each other in memory are read together.
+  DecodeTask TaskAt(std::int64_t index) const;
+  // Row of the first query row of (sequence, KV head, tile) in the partial results of `part`.
+  std::int64_t PartialRow(const DecodeTask& task) const;
+  // Number of (sequence, KV head, tile) before this one.
+  std::int64_t TileIndex(const DecodeTask& task) const {
+    return (task.batch * num_kv_heads_ + task.kv_head) * num_tiles_ + task.tile;
+  }
+  std::int64_t rows_per_head() const { return rows_per_head_; }
+
+ private:
+  struct Entry {
+    std::int64_t num_parts = 1;
+    std::int64_t first_task = 0;
+    std::int64_t first_partial_row = 0;
+  };
+  const Entry& At(std::int64_t batch) const { return entries_[static_cast<std::size_t>(batch)]; }
+
+  std::vector<Entry> entries_;
+  std::int64_t num_kv_heads_ = 0;
+  std::int64_t rows_per_head_ = 0;  // G * Snew
+  std::int64_t num_tiles_ = 0;      // of each KV head
+  std::int64_t num_tasks_ = 0;
+  std::int64_t max_parts_ = 1;
+  std::int64_t num_partial_rows_ = 0;
+};
+
+}  // namespace heed::core
+
+#endif  // HEED_CORE_DECODE_SPLIT_H_

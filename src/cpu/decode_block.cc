@@ -1,0 +1,355 @@
+#include "cpu/decode_block.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/kv_row.h"
+#include "cpu/decode_terms.h"
+
+namespace heed::cpu {
+namespace {
+
+KvElement ElementOf(const core::KvCacheView& cache) {
+  switch (cache.format) {
+    case HEED_KV_INT8:
+      return kElementI8;
+    case HEED_KV_FP8_E4M3:
+      return kElementF8;
+    case HEED_KV_INT4:
+      return kElementI4;
+    case HEED_KV_Q8_0:
+      return kElementQ8;
+    case HEED_KV_Q4_0:
+      return kElementQ4;
+    default:
+      return cache.rows.dtype == core::DType::kF32   ? kElementF32
+             : cache.rows.dtype == core::DType::kF16 ? kElementF16
+                                                     : kElementBF16;
+  }
+}
+
+// One scale for a row: it multiplies a score or a weight instead of every element.
+bool HasScaleOfRow(const core::KvCacheView& cache) {
+  return cache.scales.present() && cache.num_groups == 1;
+}
+
+bool IsDirect(const core::KvCacheView& cache, const DecodeKernel& kernel) {
+  const KvElement element = ElementOf(cache);
+  return cache.layout == HEED_KV_LAYOUT_ROWS && cache.num_groups <= 1 &&
+         element < kNumDirectElements && kernel.scores[element] != nullptr &&
+         cache.head_dim % kernel.lanes == 0;
+}
+
+// Keys of one block and where they are.
+struct BlockKeys {
+  const DecodeContext& context;
+  const DecodeRows& rows;
+  device::KeyRange keys;
+
+  int count() const { return static_cast<int>(keys.end - keys.begin); }
+  core::KvSlot SlotAt(int key) const {
+    return context.problem.SlotOf(rows.sequence, rows.task.batch, keys.begin + key);
+  }
+};
+
+// Bytes of an interleaved row, gathered.
+const void* GatherRow(const core::KvCacheView& cache, core::KvSlot at, std::int64_t head,
+                      std::uint8_t* row) {
+  const std::int64_t first_slot = at.slot / core::kInterleavedSlots * core::kInterleavedSlots;
+  for (std::int64_t d = 0; d < cache.head_dim; ++d) {
+    const std::int64_t byte = core::InterleavedByte(at.slot, d);
+    const core::KvSlot of_byte = {at.page, first_slot + byte / cache.payload_elems};
+    row[d] = cache.RowBytes(of_byte, head)[byte % cache.payload_elems];
+  }
+  return row;
+}
+
+void UnpackRow(const BlockKeys& block, const core::KvCacheView& cache, int key,
+               const DecodeScratch& scratch, float* destination) {
+  const core::KvSlot at = block.SlotAt(key);
+  const std::int64_t head = block.rows.task.kv_head;
+  UnpackArgs args = {};
+  args.row = cache.layout == HEED_KV_LAYOUT_INTERLEAVED
+                 ? GatherRow(cache, at, head, scratch.row_bytes)
+                 : cache.RowBytes(at, head);
+  args.num_elems = cache.head_dim;
+  args.destination = destination;
+  if (cache.num_groups > 1) {
+    args.scales = cache.Scales(at, head);
+    args.scale_stride_elems = cache.scale_group_stride_elems;
+    args.group_elems = cache.head_dim / cache.num_groups;
+  }
+  block.context.kernel.unpack[ElementOf(cache)](args);
+}
+
+// Rows as the kernels see them.
+struct FoundRows {
+  KvElement element;
+  std::int64_t num_elems;
+};
+
+// Where the kernels find the rows of the block: in the cache, or unpacked. Pointers past the last
+// repeat it up to a whole vector.
+FoundRows FindRows(const BlockKeys& block, const core::KvCacheView& cache,
+                   const DecodeScratch& scratch, const void** pointers) {
+  const bool is_direct = IsDirect(cache, block.context.kernel);
+  const std::int64_t stride_elems = PaddedElems(cache.head_dim);
+  const core::BlockTableView& table = block.context.problem.attention.block_table;
+  const std::int64_t head = block.rows.task.kv_head;
+  const std::int64_t row_stride_bytes =
+      cache.rows.row_stride_elems * static_cast<std::int64_t>(core::DTypeBytes(cache.rows.dtype));
+  for (int key = 0; key < block.count();) {
+    if (!is_direct) {
+      float* unpacked = scratch.unpacked + key * stride_elems;
+      UnpackRow(block, cache, key, scratch, unpacked);
+      pointers[key++] = unpacked;
+      continue;
+    }
+    // Slots of one page lie at one stride.
+    const core::KvSlot at = block.SlotAt(key);
+    const std::uint8_t* row = cache.RowBytes(at, head);
+    std::int64_t run = block.count() - key;
+    if (table.present()) run = std::min(run, table.page_slots - at.slot);
+    for (std::int64_t n = 0; n < run; ++n) pointers[key++] = row + n * row_stride_bytes;
+  }
+  for (int key = block.count(); key % kRowMultiple != 0; ++key) pointers[key] = pointers[key - 1];
+  if (is_direct) return {ElementOf(cache), cache.head_dim};
+  return {kElementF32, stride_elems};
+}
+
+// Scales of rows; 0 for keys that no row of the tile sees. Returns the largest magnitude, NaN if
+// one is not finite.
+float FillRowScales(const BlockKeys& block, const core::KvCacheView& cache, const bool* is_dead,
+                    float* scales) {
+  const core::BlockTableView& table = block.context.problem.attention.block_table;
+  float largest = 0.0f, probe = 0.0f;
+  for (int key = 0; key < block.count();) {
+    const core::KvSlot at = block.SlotAt(key);
+    const float* first = cache.Scales(at, block.rows.task.kv_head);
+    std::int64_t run = block.count() - key;
+    if (table.present()) run = std::min(run, table.page_slots - at.slot);
+    for (std::int64_t n = 0; n < run; ++n, ++key) {
+      const float scale =
+          is_dead != nullptr && is_dead[key] ? 0.0f : first[n * cache.scales.row_stride_elems];
+      scales[key] = scale;
+      largest = std::max(largest, std::fabs(scale));
+      probe += scale * 0.0f;
+    }
+  }
+  return largest + probe;
+}
+
+// Terms of every row, and the keys that they hide from all of them.
+void FillTerms(const BlockKeys& block, const DecodeScratch& scratch, bool* is_dead) {
+  std::fill(is_dead, is_dead + kDecodeBlock, true);
+  for (int row = 0; row < block.rows.num_rows; ++row) {
+    float* additive = scratch.additive + row * kDecodeBlock;
+    FillAdditiveRow(block.context.problem, block.rows, row, block.keys, additive);
+    for (int key = 0; key < block.count(); ++key) {
+      is_dead[key] = is_dead[key] && std::isinf(additive[key]);
+    }
+  }
+}
+
+bool HasTerms(const core::ScoreRule& rule) {
+  return rule.alibi_slopes.present() || rule.bias.present() || rule.mask.present();
+}
+
+DecodeSoftmaxArgs SoftmaxOfRow(const BlockKeys& block, int row, const DecodeScratch& scratch) {
+  const core::DecodeProblem& problem = block.context.problem;
+  const core::ScoreRule& rule = problem.attention.score;
+  const device::KeyRange visible =
+      problem.VisibleKeys(block.rows.sequence, block.rows.Token(problem, row));
+  const auto within = [&](std::int64_t key) {
+    return static_cast<int>(std::clamp<std::int64_t>(key - block.keys.begin, 0, block.count()));
+  };
+  DecodeSoftmaxArgs args = {};
+  args.scores = scratch.scores + row * kDecodeBlock;
+  args.num_keys = block.count();
+  args.scale = static_cast<float>(rule.scale);
+  args.softcap = static_cast<float>(rule.softcap);
+  args.key_scales = HasScaleOfRow(problem.k) ? scratch.key_scales : nullptr;
+  args.value_scales = HasScaleOfRow(problem.v) ? scratch.value_scales : nullptr;
+  args.additive = HasTerms(rule) ? scratch.additive + row * kDecodeBlock : nullptr;
+  args.visible_begin = within(visible.begin);
+  args.visible_end = within(visible.end);
+  args.max_log2 = scratch.max_log2[row];
+  args.sum = scratch.sum[row];
+  if (rule.dropout.active()) {
+    FillKeepRow(problem, block.rows, row, block.keys, scratch.keep);
+    args.keep = scratch.keep;
+  }
+  return args;
+}
+
+void TakeState(const DecodeSoftmaxArgs& args, int row, const DecodeScratch& scratch) {
+  scratch.max_log2[row] = args.max_log2;
+  scratch.sum[row] = args.sum;
+  scratch.rescale[row] = args.rescale;
+}
+
+void RunRowBlock(const BlockKeys& block, const DecodeScratch& scratch) {
+  const core::DecodeProblem& problem = block.context.problem;
+  const DecodeKernel& kernel = block.context.kernel;
+  const FoundRows keys = FindRows(block, problem.k, scratch, scratch.keys);
+  kernel.scores[keys.element]({.q = scratch.q,
+                               .q_stride_elems = scratch.q_stride_elems,
+                               .num_rows = block.rows.num_rows,
+                               .keys = scratch.keys,
+                               .num_keys = block.count(),
+                               .num_elems = keys.num_elems,
+                               .scores = scratch.scores});
+
+  bool is_dead[kDecodeBlock] = {};
+  if (HasTerms(problem.attention.score)) FillTerms(block, scratch, is_dead);
+  if (HasScaleOfRow(problem.k)) FillRowScales(block, problem.k, is_dead, scratch.key_scales);
+  if (HasScaleOfRow(problem.v)) FillRowScales(block, problem.v, is_dead, scratch.value_scales);
+  for (int row = 0; row < block.rows.num_rows; ++row) {
+    DecodeSoftmaxArgs args = SoftmaxOfRow(block, row, scratch);
+    kernel.softmax(args);
+    TakeState(args, row, scratch);
+  }
+
+  const FoundRows values = FindRows(block, problem.v, scratch, scratch.values);
+  if (HasTerms(problem.attention.score)) {
+    std::memset(scratch.row_bytes, 0,
+                static_cast<std::size_t>(scratch.o_stride_elems) * sizeof(float));
+    for (int key = 0; key < block.count(); ++key) {
+      if (is_dead[key]) scratch.values[key] = scratch.row_bytes;
+    }
+  }
+  kernel.values[values.element]({.weights = scratch.scores,
+                                 .num_rows = block.rows.num_rows,
+                                 .values = scratch.values,
+                                 .num_keys = block.count(),
+                                 .num_elems = values.num_elems,
+                                 .rescale = scratch.rescale,
+                                 .o = scratch.o,
+                                 .o_stride_elems = scratch.o_stride_elems});
+}
+
+// Bytes between the rows of a block of 16 slots, and whether every vector of 64 bytes lies in one
+// row or the rows follow each other.
+bool HasWholeVectors(const core::KvCacheView& cache) {
+  constexpr std::int64_t kVectorBytes = core::kInterleavedSlots * core::kInterleavedBytes;
+  return cache.payload_elems % kVectorBytes == 0 ||
+         cache.rows.row_stride_elems == cache.payload_elems;
+}
+
+void FillOffsets(const core::KvCacheView& cache, std::int64_t* offsets) {
+  for (std::int64_t step = 0; step < cache.payload_elems / core::kInterleavedBytes; ++step) {
+    const std::int64_t byte = core::InterleavedByte(0, step * core::kInterleavedBytes);
+    offsets[step] =
+        byte / cache.payload_elems * cache.rows.row_stride_elems + byte % cache.payload_elems;
+  }
+}
+
+// Largest word of q such that a product over payload_elems of bytes stays inside 32 bits.
+float WordLimit(std::int64_t payload_elems) {
+  constexpr std::int64_t kLargestSum = (std::int64_t{1} << 31) - 1, kLargestByte = 128;
+  return static_cast<float>(
+      std::min<std::int64_t>(32767, kLargestSum / (kLargestByte * payload_elems)));
+}
+
+// Whole blocks of 16 slots around the keys.
+device::KeyRange WholeSlots(device::KeyRange keys) {
+  constexpr std::int64_t kSlots = core::kInterleavedSlots;
+  return {keys.begin / kSlots * kSlots, (keys.end + kSlots - 1) / kSlots * kSlots};
+}
+
+// Scales of the keys inside; 0 outside.
+float FillWordScales(const BlockKeys& whole, device::KeyRange inside,
+                     const core::KvCacheView& cache, float* scales) {
+  std::fill(scales, scales + kDecodeBlock, 0.0f);
+  const BlockKeys part = {whole.context, whole.rows, inside};
+  return FillRowScales(part, cache, nullptr, scales + (inside.begin - whole.keys.begin));
+}
+
+InterleavedBlocks FindBlocks(const BlockKeys& whole, const core::KvCacheView& cache,
+                             const std::int64_t* offsets, const std::uint8_t** blocks) {
+  constexpr int kSlots = core::kInterleavedSlots;
+  const int num_blocks = whole.count() / kSlots;
+  for (int n = 0; n < num_blocks; ++n) {
+    blocks[n] = cache.RowBytes(whole.SlotAt(n * kSlots), whole.rows.task.kv_head);
+  }
+  return {blocks, num_blocks, offsets, cache.payload_elems / core::kInterleavedBytes};
+}
+
+void RunWordBlock(const BlockKeys& inside, const DecodeScratch& scratch) {
+  const core::DecodeProblem& problem = inside.context.problem;
+  const DecodeKernel& kernel = inside.context.kernel;
+  const BlockKeys whole = {inside.context, inside.rows, WholeSlots(inside.keys)};
+  const std::uint8_t* blocks[kDecodeBlock / core::kInterleavedSlots];
+  kernel.word_scores({.q_words = scratch.q_words,
+                      .q_scales = scratch.q_scales,
+                      .num_rows = whole.rows.num_rows,
+                      .keys = FindBlocks(whole, problem.k, scratch.key_offsets, blocks),
+                      .scores = scratch.scores});
+  FillWordScales(whole, inside.keys, problem.k, scratch.key_scales);
+  const float largest = FillWordScales(whole, inside.keys, problem.v, scratch.value_scales);
+  for (int row = 0; row < whole.rows.num_rows; ++row) {
+    WordSoftmaxArgs args = {SoftmaxOfRow(whole, row, scratch), largest,
+                            scratch.words + row * kWordsPerRow, 0.0f};
+    kernel.word_softmax(args);
+    TakeState(args.row, row, scratch);
+    scratch.word_scales[row] = args.word_scale;
+  }
+  kernel.word_values({.words = scratch.words,
+                      .word_scales = scratch.word_scales,
+                      .num_rows = whole.rows.num_rows,
+                      .values = FindBlocks(whole, problem.v, scratch.value_offsets, blocks),
+                      .rescale = scratch.rescale,
+                      .o = scratch.o,
+                      .o_stride_elems = scratch.o_stride_elems});
+}
+
+}  // namespace
+
+bool UsesWords(const DecodeContext& context) {
+  const core::DecodeProblem& problem = context.problem;
+  const core::ScoreRule& rule = problem.attention.score;
+  return context.kernel.word_scores != nullptr && problem.k.layout == HEED_KV_LAYOUT_INTERLEAVED &&
+         problem.k.num_groups == 1 && problem.v.num_groups == 1 &&
+         problem.v.head_dim % kRowMultiple == 0 && HasWholeVectors(problem.k) &&
+         HasWholeVectors(problem.v) && !HasTerms(rule) && !rule.dropout.active();
+}
+
+void PrepareWords(const DecodeContext& context, const DecodeRows& rows,
+                  const DecodeScratch& scratch) {
+  const core::KvCacheView& keys = context.problem.k;
+  FillOffsets(keys, scratch.key_offsets);
+  FillOffsets(context.problem.v, scratch.value_offsets);
+  const float limit = WordLimit(keys.payload_elems);
+  const std::int64_t num_steps = keys.payload_elems / core::kInterleavedBytes;
+  for (int row = 0; row < rows.num_rows; ++row) {
+    const float* q = scratch.q + row * scratch.q_stride_elems;
+    float largest = 0.0f, probe = 0.0f;
+    for (std::int64_t d = 0; d < keys.head_dim; ++d) {
+      largest = std::max(largest, std::fabs(q[d]));
+      probe += q[d] * 0.0f;
+    }
+    const double per_unit = largest > 0.0f && probe == 0.0f ? limit / double{largest} : 0.0;
+    const auto word = [&](std::int64_t d) {
+      const double scaled = d < keys.head_dim && per_unit > 0.0 ? q[d] * per_unit : 0.0;
+      return static_cast<std::uint16_t>(static_cast<std::int16_t>(std::lrint(scaled)));
+    };
+    std::int32_t* words = scratch.q_words + row * num_steps * 2;
+    for (std::int64_t step = 0; step < num_steps; ++step) {
+      for (std::int64_t half = 0; half < 2; ++half) {
+        const std::uint32_t low = word(4 * step + half), high = word(4 * step + half + 2);
+        words[2 * step + half] = static_cast<std::int32_t>(low | high << 16);
+      }
+    }
+    scratch.q_scales[row] = largest / limit + probe;
+  }
+}
+
+void RunDecodeBlock(const DecodeContext& context, const DecodeRows& rows, device::KeyRange keys,
+                    const DecodeScratch& scratch) {
+  const BlockKeys block = {context, rows, keys};
+  if (UsesWords(context)) return RunWordBlock(block, scratch);
+  RunRowBlock(block, scratch);
+}
+
+}  // namespace heed::cpu

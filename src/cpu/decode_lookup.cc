@@ -1,0 +1,31 @@
+#include "core/registry.h"
+#include "cpu/decode_kernel.h"
+
+namespace heed::cpu {
+
+// One per translation unit in targets/.
+extern const DecodeKernel kGenericDecodeKernel;
+#if defined(__x86_64__)
+extern const DecodeKernel kAvx2DecodeKernel;
+extern const DecodeKernel kAvx512DecodeKernel;
+extern const DecodeKernel kAvx512VnniDecodeKernel;
+#endif
+
+const DecodeKernel* FindDecodeKernel(core::CpuTarget target) {
+  switch (target) {
+    case core::CpuTarget::kGeneric:
+      return &kGenericDecodeKernel;
+#if defined(__x86_64__)
+    case core::CpuTarget::kAvx2:
+      return &kAvx2DecodeKernel;
+    case core::CpuTarget::kAvx512:
+      return &kAvx512DecodeKernel;
+    case core::CpuTarget::kAvx512Bf16:
+      return &kAvx512VnniDecodeKernel;
+#endif
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace heed::cpu

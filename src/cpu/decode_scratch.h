@@ -1,0 +1,57 @@
+// How the memory of one decode worker is divided.
+#ifndef HEED_CPU_DECODE_SCRATCH_H_
+#define HEED_CPU_DECODE_SCRATCH_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/decode_problem.h"
+#include "core/decode_split.h"
+#include "cpu/decode_kernel.h"
+
+namespace heed::cpu {
+
+inline constexpr int kDecodeRows = static_cast<int>(core::kDecodeTileRows);
+static_assert(kDecodeBlock == core::kDecodeBlockKeys);
+
+// Lies at the start of a worker's memory; the pointers name the rest of it.
+struct DecodeScratch {
+  std::int64_t q_stride_elems;  // head dims rounded up to kRowMultiple
+  std::int64_t o_stride_elems;
+  float* q;         // [kDecodeRows][q_stride_elems]
+  float* o;         // [kDecodeRows][o_stride_elems]
+  float* scores;    // [kDecodeRows][kDecodeBlock]
+  float* additive;  // as scores
+  float* keep;      // [kDecodeBlock]
+  float* key_scales;
+  float* value_scales;
+  float* max_log2;  // [kDecodeRows]
+  float* sum;
+  float* rescale;
+  const void** keys;  // [kDecodeBlock + kRowMultiple]
+  const void** values;
+  float* unpacked;          // [kDecodeBlock][larger stride]
+  std::uint8_t* row_bytes;  // one interleaved row, or a row of zeros
+  // Interleaved rows only.
+  std::int32_t* q_words;  // [kDecodeRows][key steps][2]
+  float* q_scales;        // [kDecodeRows]
+  std::int16_t* words;    // [kDecodeRows][kWordsPerRow]
+  float* word_scales;     // [kDecodeRows]
+  std::int64_t* key_offsets;
+  std::int64_t* value_offsets;
+};
+
+// Bytes of a worker, a multiple of 64.
+std::size_t DecodeScratchBytes(const core::DecodeProblem& problem);
+
+// Requires: memory of DecodeScratchBytes, 64-byte aligned.
+DecodeScratch MakeDecodeScratch(const core::DecodeProblem& problem, void* memory);
+
+// Row stride of floats.
+constexpr std::int64_t PaddedElems(std::int64_t num_elems) {
+  return (num_elems + kRowMultiple - 1) / kRowMultiple * kRowMultiple;
+}
+
+}  // namespace heed::cpu
+
+#endif  // HEED_CPU_DECODE_SCRATCH_H_

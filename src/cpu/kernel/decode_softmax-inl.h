@@ -1,0 +1,119 @@
+// Online softmax of one row over one block of keys, a key per lane.
+#ifndef HEED_CPU_KERNEL_DECODE_SOFTMAX_INL_H_
+#define HEED_CPU_KERNEL_DECODE_SOFTMAX_INL_H_
+
+#include "cpu/decode_kernel.h"
+#include "cpu/kernel/exp2-inl.h"
+#include "device/constants.h"
+
+namespace heed::cpu {
+
+inline constexpr float kNoScore = -__builtin_inff();
+
+template <class Isa>
+HEED_ALWAYS_INLINE inline int PaddedKeys(const DecodeSoftmaxArgs& args) {
+  return (args.num_keys + Isa::kLanes - 1) / Isa::kLanes * Isa::kLanes;
+}
+
+// Lane numbers first, first + 1, ...
+template <class Isa>
+HEED_ALWAYS_INLINE inline typename Isa::Vec Positions(int first) {
+  static constexpr float kCount[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return Isa::Add(Isa::LoadUnaligned(kCount), Isa::Set(static_cast<float>(first)));
+}
+
+// Raw products to scores in log2 units, hidden keys at -inf; returns the maximum.
+template <class Isa>
+HEED_ALWAYS_INLINE inline float FinishScores(const DecodeSoftmaxArgs& args) {
+  constexpr float kLog2E = static_cast<float>(device::kLog2E);
+  const bool has_terms = args.softcap > 0.0f || args.additive != nullptr;
+  const auto scale = Isa::Set(has_terms ? args.scale : args.scale * kLog2E);
+  const auto hidden = Isa::Set(kNoScore);
+  const auto begin = Isa::Set(static_cast<float>(args.visible_begin));
+  const auto end = Isa::Set(static_cast<float>(args.visible_end));
+  auto max = hidden;
+  for (int key = 0; key < PaddedKeys<Isa>(args); key += Isa::kLanes) {
+    auto score = Isa::LoadUnaligned(args.scores + key);
+    if (args.key_scales != nullptr) {
+      score = Isa::Mul(score, Isa::LoadUnaligned(args.key_scales + key));
+    }
+    score = Isa::Mul(score, scale);
+    if (has_terms) {
+      if (args.softcap > 0.0f) {
+        const auto cap = Isa::Set(args.softcap);
+        score = Isa::Mul(cap, Tanh<Isa>(Isa::Div(score, cap)));
+      }
+      if (args.additive != nullptr) {
+        const auto added = Isa::LoadUnaligned(args.additive + key);
+        const auto is_hidden = Isa::Equal(added, Isa::Set(kHiddenTerm));
+        score = Isa::Select(is_hidden, hidden, Isa::Add(score, added));
+      }
+      score = Isa::Mul(score, Isa::Set(kLog2E));
+    }
+    const auto at = Positions<Isa>(key);
+    score = Isa::Select(Isa::And(Isa::LessEqual(begin, at), Isa::Less(at, end)), score, hidden);
+    max = Isa::Max(score, max);
+    Isa::StoreUnaligned(args.scores + key, score);
+  }
+  return Isa::HorizontalMax(max);
+}
+
+// scores[key] = 2^(score - reference); returns their sum.
+template <class Isa>
+HEED_ALWAYS_INLINE inline float Exponentiate(const DecodeSoftmaxArgs& args, float reference) {
+  constexpr int kStep = 4;
+  const auto shift = Isa::Set(reference);
+  auto sum = Isa::Set(0.0f);
+  const int num_vectors = PaddedKeys<Isa>(args) / Isa::kLanes;
+  ForRowGroups<kStep>(0, num_vectors, [&](auto count, std::int64_t first) HEED_ALWAYS_INLINE {
+    float* scores = args.scores + first * Isa::kLanes;
+    typename Isa::Vec t[count.value];
+    Unroll<count.value>([&](auto i) HEED_ALWAYS_INLINE {
+      t[i.value] = Isa::Sub(Isa::LoadUnaligned(scores + i.value * Isa::kLanes), shift);
+    });
+    Exp2InStep<Isa>(t);
+    Unroll<count.value>([&](auto i) HEED_ALWAYS_INLINE {
+      sum = Isa::Add(sum, t[i.value]);
+      Isa::StoreUnaligned(scores + i.value * Isa::kLanes, t[i.value]);
+    });
+  });
+  return Isa::HorizontalSum(sum);
+}
+
+// weight *= keep and value scale, after the sum is taken.
+template <class Isa>
+HEED_ALWAYS_INLINE inline void MultiplyWeights(const DecodeSoftmaxArgs& args,
+                                               const float* factors) {
+  if (factors == nullptr) return;
+  for (int key = 0; key < PaddedKeys<Isa>(args); key += Isa::kLanes) {
+    const auto weight = Isa::LoadUnaligned(args.scores + key);
+    Isa::StoreUnaligned(args.scores + key, Isa::Mul(weight, Isa::LoadUnaligned(factors + key)));
+  }
+}
+
+// 2^(from - to), 0 for from = -inf.
+template <class Isa>
+HEED_ALWAYS_INLINE inline float ScalarExp2(float from, float to) {
+  if (from == kNoScore) return 0.0f;
+  alignas(64) float lanes[Isa::kLanes];
+  Isa::StoreUnaligned(lanes, Exp2<Isa>(Isa::Set(from - to)));
+  return lanes[0];
+}
+
+HEED_ALWAYS_INLINE inline float Finite(float max) { return max == kNoScore ? 0.0f : max; }
+
+template <class Isa>
+void DecodeSoftmax(DecodeSoftmaxArgs& args) {
+  const float block_max = FinishScores<Isa>(args);
+  const float max = block_max > args.max_log2 ? block_max : args.max_log2;
+  const float block_sum = Exponentiate<Isa>(args, Finite(max));
+  args.rescale = max == args.max_log2 ? 1.0f : ScalarExp2<Isa>(args.max_log2, max);
+  args.sum = args.rescale * args.sum + block_sum;
+  args.max_log2 = max;
+  MultiplyWeights<Isa>(args, args.keep);
+  MultiplyWeights<Isa>(args, args.value_scales);
+}
+
+}  // namespace heed::cpu
+
+#endif  // HEED_CPU_KERNEL_DECODE_SOFTMAX_INL_H_

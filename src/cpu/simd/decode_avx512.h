@@ -1,0 +1,103 @@
+// What decode needs beyond simd/avx512.h: sums across lanes, vectors from int8, and the integer
+// products of interleaved rows, by AVX512_VNNI where the translation unit is compiled with it.
+#ifndef HEED_CPU_SIMD_DECODE_AVX512_H_
+#define HEED_CPU_SIMD_DECODE_AVX512_H_
+
+#include "cpu/simd/avx512.h"
+
+namespace heed::cpu {
+namespace {
+
+struct DecodeAvx512 : Avx512 {
+  using Avx512::LoadUnaligned;
+  using Ints = __m512i;
+
+  HEED_ALWAYS_INLINE static Vec LoadUnaligned(const std::int8_t* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+  }
+  // Lane n of the result is the sum of the lanes of x[n].
+  HEED_ALWAYS_INLINE static Vec SumEach(const Vec (&x)[kLanes]) {
+    Vec pairs[8], fours[4], eights[2];
+    Unroll<8>([&](auto i) HEED_ALWAYS_INLINE {
+      pairs[i.value] = Add(_mm512_unpacklo_ps(x[2 * i.value], x[2 * i.value + 1]),
+                           _mm512_unpackhi_ps(x[2 * i.value], x[2 * i.value + 1]));
+    });
+    Unroll<4>([&](auto i) HEED_ALWAYS_INLINE {
+      const __m512d low = _mm512_castps_pd(pairs[2 * i.value]);
+      const __m512d high = _mm512_castps_pd(pairs[2 * i.value + 1]);
+      fours[i.value] = Add(_mm512_castpd_ps(_mm512_unpacklo_pd(low, high)),
+                           _mm512_castpd_ps(_mm512_unpackhi_pd(low, high)));
+    });
+    Unroll<2>([&](auto i) HEED_ALWAYS_INLINE {
+      eights[i.value] = AddQuarters(fours[2 * i.value], fours[2 * i.value + 1]);
+    });
+    return AddQuarters(eights[0], eights[1]);
+  }
+  HEED_ALWAYS_INLINE static float HorizontalSum(Vec x) { return _mm512_reduce_add_ps(x); }
+  HEED_ALWAYS_INLINE static float HorizontalMax(Vec x) { return _mm512_reduce_max_ps(x); }
+
+  // Rows whose sums stay in registers.
+  static constexpr int kWordScoreRows = 8;
+  static constexpr int kWordScoreUnits = 2;
+  static constexpr int kWordValueRows = 4;
+
+  HEED_ALWAYS_INLINE static Ints ZeroInts() { return _mm512_setzero_si512(); }
+  HEED_ALWAYS_INLINE static Ints LoadInts(const void* p) { return _mm512_loadu_si512(p); }
+  HEED_ALWAYS_INLINE static void StoreInts(void* p, Ints x) { _mm512_storeu_si512(p, x); }
+  HEED_ALWAYS_INLINE static Ints BroadcastInt(const std::int32_t* p) {
+    return _mm512_set1_epi32(*p);
+  }
+  // Bytes 0 and 2, bytes 1 and 3 of each lane as 16-bit words.
+  HEED_ALWAYS_INLINE static Ints EvenWords(Ints x) {
+    return _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8);
+  }
+  HEED_ALWAYS_INLINE static Ints OddWords(Ints x) { return _mm512_srai_epi16(x, 8); }
+  // Both products of the words of each lane, added to sum.
+  HEED_ALWAYS_INLINE static Ints DotWords(Ints a, Ints b, Ints sum) {
+#if defined(__AVX512VNNI__)
+    return _mm512_dpwssd_epi32(sum, a, b);
+#else
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b));
+#endif
+  }
+  HEED_ALWAYS_INLINE static Vec ToFloat(Ints x) { return _mm512_cvtepi32_ps(x); }
+  HEED_ALWAYS_INLINE static Ints ToNearestInt(Vec x) { return _mm512_cvtps_epi32(x); }
+  // The 4 x 4 bytes of every 16, transposed.
+  HEED_ALWAYS_INLINE static Ints TransposeFours(Ints x) {
+    const __m128i order = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return _mm512_shuffle_epi8(x, _mm512_broadcast_i32x4(order));
+  }
+  // For 32-bit weights w0..w3 of every four lanes: {w0, w2} as words in all four, {w1, w3}
+  // likewise.
+  HEED_ALWAYS_INLINE static Ints EvenWeights(Ints w) {
+    return _mm512_mask_blend_epi16(kHighWords, _mm512_shuffle_epi32(w, _MM_PERM_AAAA),
+                                   _mm512_slli_epi32(_mm512_shuffle_epi32(w, _MM_PERM_CCCC), 16));
+  }
+  HEED_ALWAYS_INLINE static Ints OddWeights(Ints w) {
+    return _mm512_mask_blend_epi16(kHighWords, _mm512_shuffle_epi32(w, _MM_PERM_BBBB),
+                                   _mm512_slli_epi32(_mm512_shuffle_epi32(w, _MM_PERM_DDDD), 16));
+  }
+  // kLanes / 4 vectors to one: lanes 4 n to 4 n + 3 are the sum of the fours of x[n].
+  static constexpr int kFours = 4;
+  HEED_ALWAYS_INLINE static Ints SumFours(const Ints (&x)[kFours]) {
+    return AddQuarters(AddQuarters(x[0], x[1]), AddQuarters(x[2], x[3]));
+  }
+
+ private:
+  static constexpr __mmask32 kHighWords = 0xAAAAAAAA;
+  static constexpr int kEven = 0x88, kOdd = 0xDD;
+
+  // {a0 + a1, a2 + a3, b0 + b1, b2 + b3} of the quarters of a and b.
+  HEED_ALWAYS_INLINE static Vec AddQuarters(Vec a, Vec b) {
+    return Add(_mm512_shuffle_f32x4(a, b, kEven), _mm512_shuffle_f32x4(a, b, kOdd));
+  }
+  HEED_ALWAYS_INLINE static Ints AddQuarters(Ints a, Ints b) {
+    return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, kEven), _mm512_shuffle_i32x4(a, b, kOdd));
+  }
+};
+
+}  // namespace
+}  // namespace heed::cpu
+
+#endif  // HEED_CPU_SIMD_DECODE_AVX512_H_

@@ -1,0 +1,10 @@
+#include "cpu/simd/decode_avx2.h"
+
+#include "cpu/kernel/decode_table-inl.h"
+
+namespace heed::cpu {
+
+extern const DecodeKernel kAvx2DecodeKernel;
+constinit const DecodeKernel kAvx2DecodeKernel = RowDecodeKernel<DecodeAvx2>();
+
+}  // namespace heed::cpu

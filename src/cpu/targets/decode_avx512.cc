@@ -1,0 +1,10 @@
+#include "cpu/simd/decode_avx512.h"
+
+#include "cpu/kernel/decode_table-inl.h"
+
+namespace heed::cpu {
+
+extern const DecodeKernel kAvx512DecodeKernel;
+constinit const DecodeKernel kAvx512DecodeKernel = RowDecodeKernel<DecodeAvx512>();
+
+}  // namespace heed::cpu

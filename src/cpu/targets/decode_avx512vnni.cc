@@ -1,0 +1,10 @@
+#include "cpu/kernel/decode_table-inl.h"
+#include "cpu/simd/decode_avx512.h"
+
+namespace heed::cpu {
+
+// The integer products differ from the AVX-512 target's.
+extern const DecodeKernel kAvx512VnniDecodeKernel;
+constinit const DecodeKernel kAvx512VnniDecodeKernel = RowDecodeKernel<DecodeAvx512>();
+
+}  // namespace heed::cpu
