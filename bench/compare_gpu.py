@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """heed beside PyTorch's attention backends on one GPU, in one process.
 
-    python bench/compare_gpu.py --preset sm80 --family sm80 --json out.json
+    python bench/compare_gpu.py --preset sm80 --json run1.json
+    python bench/compare_gpu.py --preset sm80 --json run2.json --repeat-of run1.json
 
 Each case: outputs checked against float64 attention, then rounds of (heed, peer, peer, ...), each
 timed by CUDA events over a fixed number of calls; the median over rounds counts. Operations: 4 B H
 Sq Skv D for forward (half when causal), 2.5 times that for backward. Percentages are of an 8192^3
 16-bit matrix product measured in the same run. Workspaces are the callers' and are not cleared
-between calls.
+between calls. A case with a bar says whether it was reached; a bar holds when two calls reach it,
+which --repeat-of shows. Beside the JSON come plots, where matplotlib is installed.
 """
 
 import argparse
@@ -19,61 +21,26 @@ import subprocess
 import sys
 import time
 
+from gpu.cases import FAMILY_OF_PRESET, PEERS_OF_PRESET, PRESETS, Case, judge, preset_cases
 from gpu.heed_library import Heed
+from gpu.merge import merge, table
+from gpu.plots import draw
 
 PEERS = {"flash": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION",
          "efficient": "EFFICIENT_ATTENTION", "math": "MATH"}
-HIDDEN, TOKENS = 2048, 16384
+MIN_ROUNDS = 5
+MATH_MAX_LENGTH = 1024  # the math backend stores every score, several times
 
 
-class Case:
-    def __init__(self, op, dtype, head_dim, length, causal):
-        self.op, self.dtype, self.head_dim = op, dtype, head_dim
-        self.length, self.causal = length, causal
-        self.batch = max(1, TOKENS // length)
-        self.heads = HIDDEN // head_dim
-
-    @property
-    def name(self):
-        mask = "causal" if self.causal else "full"
-        return f"{self.op} {self.dtype} d{self.head_dim} {mask} S{self.length}"
-
-    @property
-    def flops(self):
-        forward = 4 * self.batch * self.heads * self.length**2 * self.head_dim
-        forward *= 0.5 if self.causal else 1.0
-        return forward * (2.5 if self.op == "backward" else 1.0)
-
-
-def preset_cases(preset):
-    lengths = [1024, 2048, 4096, 8192, 16384]
-    cases = []
-    if preset in ("sm80", "forward"):
-        cases += [Case("forward", "bfloat16", d, s, causal)
-                  for d in (64, 128, 256) for causal in (False, True) for s in lengths]
-        cases += [Case("forward", "float16", d, 4096, causal)
-                  for d in (64, 128, 256) for causal in (False, True)]
-    if preset in ("sm80", "fp32"):
-        cases += [Case("forward", "float32", d, s, causal)
-                  for d in (64, 128) for causal in (False, True) for s in (1024, 4096)]
-    if preset in ("sm80", "backward"):
-        cases += [Case("backward", "bfloat16", d, s, causal)
-                  for d in (64, 128, 256) for causal in (False, True) for s in lengths]
-        cases += [Case("backward", "float16", d, 4096, causal)
-                  for d in (64, 128) for causal in (False, True)]
-    if preset == "smoke":
-        cases = [Case("forward", "bfloat16", 128, 1024, True),
-                 Case("backward", "bfloat16", 128, 1024, True)]
-    return cases
-
-
-def make_tensors(torch, case):
-    shape = (case.batch, case.length, case.heads, case.head_dim)
+def make_tensors(torch, case, batch=None, heads=None):
+    """Of the case, or of another batch and number of heads."""
+    batch, heads = batch or case.batch, heads or case.heads
+    shape = (batch, case.length, heads, case.head_dim)
     dtype = getattr(torch, case.dtype)
     new = lambda: torch.randn(shape, device="cuda", dtype=torch.float32).to(dtype)
     tensors = {"q": new(), "k": new(), "v": new()}
     tensors["o"] = torch.full(shape, math.nan, device="cuda", dtype=dtype)
-    tensors["lse"] = torch.full((case.batch, case.heads, case.length), math.nan, device="cuda")
+    tensors["lse"] = torch.full((batch, heads, case.length), math.nan, device="cuda")
     if case.op == "backward":
         tensors["d_o"] = new()
         for name in ("dq", "dk", "dv"):
@@ -98,9 +65,9 @@ def reference(torch, case, tensors, head):
 
 def largest_error(torch, case, tensors):
     """Largest relative Frobenius error over the outputs of one head."""
-    if case.length > 8192:
+    if case.length > 16384:
         return None  # the float64 scores would not fit beside everything else
-    head = case.heads - 1
+    head = tensors["q"].shape[2] - 1
     worst = 0.0
     for name, expected in reference(torch, case, tensors, head).items():
         actual = tensors[name][-1, :, head].double()
@@ -149,6 +116,17 @@ def matmul_tflops(torch):
     return 2 * n**3 / statistics.median(time_ms(torch, call, count) for _ in range(5)) / 1e9
 
 
+def peers_of(case, options):
+    """Those asked for that can take the case, and math where it is small."""
+    if case.dtype == "float32":
+        peers = ["efficient"]
+    else:
+        peers = [peer for peer in options.peers.split(",") if peer != "math"]
+    if case.length <= options.math_up_to:
+        peers.append("math")
+    return peers
+
+
 def measure_case(torch, heed, case, options):
     tensors = make_tensors(torch, case)
     stream = torch.cuda.current_stream().cuda_stream
@@ -162,7 +140,7 @@ def measure_case(torch, heed, case, options):
     torch.cuda.synchronize()
     error = largest_error(torch, case, tensors)
     entries = {"heed": lambda: call(stream)}
-    for peer in options.peers.split(","):
+    for peer in peers_of(case, options):
         try:
             run = peer_call(torch, case, tensors, peer)
             run()
@@ -185,23 +163,27 @@ def measure_case(torch, heed, case, options):
         result["tflops"][name] = case.flops / statistics.median(samples) / 1e9
     for name in times:
         result["ratio"][name] = result["tflops"]["heed"] / result["tflops"][name]
+    result["bar"] = judge(case, result["ratio"])
     return result
 
 
 def measure_latency(torch, heed, rounds):
     """B=1, H=8, S=512, D=64, fp16, ten calls a graph, microseconds a call."""
     case = Case("forward", "float16", 64, 512, False)
-    case.batch, case.heads = 1, 8
-    tensors = make_tensors(torch, case)
+    tensors = make_tensors(torch, case, batch=1, heads=8)
     call = heed.forward(tensors, False)
     entries = {"heed": lambda: call(torch.cuda.current_stream().cuda_stream)}
-    entries.update({peer: peer_call(torch, case, tensors, peer) for peer in ("flash", "cudnn")})
+    entries.update({peer: peer_call(torch, case, tensors, peer) for peer in PEERS})
     graphs = {}
     for name, run in entries.items():
         side = torch.cuda.Stream()
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                run()
+        try:
+            with torch.cuda.stream(side):
+                for _ in range(3):
+                    run()
+        except RuntimeError as reason:
+            print(f"  {name}: {str(reason).splitlines()[0]}", file=sys.stderr)
+            continue
         torch.cuda.synchronize()
         graphs[name] = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graphs[name]):
@@ -212,25 +194,27 @@ def measure_latency(torch, heed, rounds):
         for name, graph in graphs.items():
             graph.replay()
             times[name].append(time_ms(torch, graph.replay, 50) * 100)
-    error = largest_error(torch, case, tensors)
+    medians = {name: statistics.median(samples) for name, samples in times.items()}
+    best_peer = min((name for name in medians if name != "heed"), key=medians.get)
     return {"case": "latency fp16 B1 H8 S512 D64, graph of 10", "kernel": call.kernel_id,
-            "relative_error": error,
-            "us": {name: statistics.median(samples) for name, samples in times.items()}}
+            "relative_error": largest_error(torch, case, tensors), "us": medians,
+            "best_peer": best_peer, "ratio": medians[best_peer] / medians["heed"]}
 
 
-def host_overhead_us(torch, heed):
-    """Host time of a cached, prepared call, without waiting for the GPU."""
-    case = Case("forward", "float16", 64, 128, False)
-    case.batch, case.heads = 1, 1
-    call = heed.forward(make_tensors(torch, case), False)
+def host_overhead_us(torch, heed, shape):
+    """(kernel, host time of a cached, prepared call through ctypes). shape: B, S, H, D"""
+    batch, length, heads, head_dim = shape
+    case = Case("forward", "float16", head_dim, length, False)
+    call = heed.forward(make_tensors(torch, case, batch, heads), False)
     samples = []
-    for _ in range(30):
+    for _ in range(31):
         torch.cuda.synchronize()
         begin = time.perf_counter()
         for _ in range(100):
             call.function(call.reference)
         samples.append((time.perf_counter() - begin) * 1e4)
-    return statistics.median(samples)
+    torch.cuda.synchronize()
+    return call.kernel_id, statistics.median(samples)
 
 
 def print_result(result, matmul):
@@ -238,9 +222,12 @@ def print_result(result, matmul):
     peers = "  ".join(f"{name} {tflops[name]:.0f} ({ratio[name]:.2f}x)"
                       for name in tflops if name != "heed")
     error = result["relative_error"]
+    bar = result["bar"]
+    verdict = "" if not bar else f"  bar {bar['ratio']:.2f} " + (
+        "reached" if bar["reached"] else "MISSED")
     print(f"{result['case']:36s} heed {tflops['heed']:4.0f} ({tflops['heed'] / matmul:.0%})  "
-          f"{peers}  err {'-' if error is None else format(error, '.1e')}  {result['kernel']}",
-          flush=True)
+          f"{peers}  err {'-' if error is None else format(error, '.1e')}  {result['kernel']}"
+          f"{verdict}", flush=True)
 
 
 def commit():
@@ -251,21 +238,70 @@ def commit():
         return "unknown"
 
 
-def main():
+def parse_options():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", default="build/release/src/libheed.so")
-    parser.add_argument("--preset", default="sm80",
-                        choices=["sm80", "forward", "backward", "fp32", "latency", "smoke"])
+    parser.add_argument("--preset", default="sm80", choices=PRESETS)
     parser.add_argument("--filter", default="", help="only cases whose name contains this")
-    parser.add_argument("--peers", default="flash,cudnn")
+    parser.add_argument("--peers", help="of " + ", ".join(PEERS) + "; the default is the preset's")
+    parser.add_argument("--math-up-to", type=int, default=MATH_MAX_LENGTH,
+                        help="longest length with the math backend as a peer; 0 = never")
     parser.add_argument("--forward-kernel", help="kernel id to force")
     parser.add_argument("--backward-kernel", help="kernel id to force")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--round-ms", type=float, default=30.0)
-    parser.add_argument("--json", help="write everything measured to this file")
-    parser.add_argument("--family", help="sm75, sm80 or sm90: only kernels of this family")
+    parser.add_argument("--json", help="write everything measured to this file, plots beside it")
+    parser.add_argument("--repeat-of", help="JSON of an earlier call: print both as one table")
+    parser.add_argument("--family", help="sm75, sm80 or sm90: only kernels of this family; the "
+                                         "preset sm80 means sm80")
     options = parser.parse_args()
+    if options.rounds < MIN_ROUNDS:
+        parser.error(f"--rounds {options.rounds}: a median needs at least {MIN_ROUNDS}")
+    options.peers = options.peers or PEERS_OF_PRESET.get(options.preset, "flash,cudnn")
+    unknown = set(options.peers.split(",")) - set(PEERS)
+    if unknown:
+        parser.error(f"--peers: unknown {', '.join(sorted(unknown))}")
+    options.family = options.family or FAMILY_OF_PRESET.get(options.preset)
+    return options
+
+
+def measure_all(torch, heed, options, record):
+    for case in preset_cases(options.preset):
+        if options.filter not in case.name:
+            continue
+        try:
+            result = measure_case(torch, heed, case, options)
+            record["cases"].append(result)
+            print_result(result, record["matmul_tflops"])
+        except Exception as reason:  # one case must not lose the others' numbers
+            record["failed"].append({"case": case.name, "reason": str(reason)})
+            print(f"{case.name}: FAILED: {reason}", flush=True)
+        torch.cuda.empty_cache()
+    if options.preset in ("sm80", "latency"):
+        record["latency"] = measure_latency(torch, heed, 2 * options.rounds + 1)
+        print("latency", record["latency"])
+        record["host_overhead_us"] = dict(host_overhead_us(torch, heed, shape) for shape in
+                                          ((1, 128, 1, 64), (1, 1024, 32, 128)))
+        for kernel, microseconds in record["host_overhead_us"].items():
+            print(f"host time of a cached call of {kernel}: {microseconds:.2f} us")
+
+
+def print_repeat(options, record):
+    with open(options.repeat_of, encoding="utf-8") as file:
+        earlier = json.load(file)
+    try:
+        rows = merge(earlier, record)
+    except ValueError as reason:
+        print(f"--repeat-of {options.repeat_of}: {reason}")
+        return
+    print(table(rows))
+    missed = [row["case"] for row in rows if row["holds"] is False]
+    print(f"bars that do not hold in both calls: {', '.join(missed) or 'none'}")
+
+
+def main():
+    options = parse_options()
     if options.family:
         os.environ["HEED_CUDA_FAMILY"] = options.family
     import torch
@@ -277,29 +313,17 @@ def main():
     record = {"card": card, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(),
               "commit": commit(), "command": " ".join(sys.argv), "matmul_tflops": matmul,
               "cases": [], "failed": []}
-    for case in preset_cases(options.preset):
-        if options.filter not in case.name:
-            continue
-        peers = options.peers
-        if case.dtype == "float32":
-            options.peers = "efficient"
-        try:
-            result = measure_case(torch, heed, case, options)
-            record["cases"].append(result)
-            print_result(result, matmul)
-        except Exception as reason:  # one case must not lose the others' numbers
-            record["failed"].append({"case": case.name, "reason": str(reason)})
-            print(f"{case.name}: FAILED: {reason}", flush=True)
-        options.peers = peers
-        torch.cuda.empty_cache()
-    if options.preset in ("sm80", "latency"):
-        record["latency"] = measure_latency(torch, heed, 2 * options.rounds + 1)
-        record["host_overhead_us"] = host_overhead_us(torch, heed)
-        print("latency", record["latency"])
-        print(f"host time of a cached call: {record['host_overhead_us']:.2f} us")
+    measure_all(torch, heed, options, record)
+    judged = [case for case in record["cases"] if case["bar"]]
+    reached = sum(case["bar"]["reached"] for case in judged)
+    print(f"{reached} of {len(judged)} bars reached in this call")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(record, file, indent=1)
+        for path in draw(record, options.json):
+            print(f"plot: {path}")
+    if options.repeat_of:
+        print_repeat(options, record)
     return 1 if record["failed"] else 0
 
 
