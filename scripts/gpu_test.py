@@ -34,7 +34,7 @@ TRAINING_EXAMPLE = "heed_example_train"
 SANITIZER_TOOLS = ["memcheck", "racecheck", "synccheck", "initcheck"]
 SANITIZED_COST = "300000"  # multiply-adds of the largest case
 SKIPPED_AS_A_WHOLE = 77
-ENOUGH_FOR_ALL_ROWS = 400  # cases, with which a row that none of them reached is an error
+ENOUGH_FOR_ALL_ROWS = 300  # cases, with which a row that none of them reached is an error
 
 
 def find_programs(build):
@@ -230,7 +230,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--json", help="record the result here")
-    parser.add_argument("--cases", type=int, default=400, help="generated cases per direction")
+    parser.add_argument("--cases", type=int, default=300, help="generated cases per direction")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kernel", default="", help="only rows whose id contains this")
     parser.add_argument("--arch", help="only rows of this family: sm75, sm80 or sm90")

@@ -42,6 +42,7 @@ class Tally {
     return failures_.size() >= kMaxReportedFailures;
   }
   std::uint64_t Checks(std::string_view kernel_id) const {
+    const std::lock_guard lock(mutex_);
     const auto found = checks_.find(kernel_id);
     return found == checks_.end() ? 0 : found->second;
   }

@@ -33,13 +33,14 @@ void RunCase(const BackwardCase& backward_case, const std::vector<KernelRow>& ro
              std::size_t max_rows, Tally& tally) {
   const ForwardCase& forward = backward_case.forward;
   const std::string id = FormatBackwardCaseId(backward_case);
-  const std::vector<KernelRow> takers =
+  std::vector<KernelRow> takers =
       Takers(rows, forward.element, std::max(forward.head_dim, forward.head_dim_v));
   if (takers.empty() || !FitsADevice(forward)) return;
+  SortByNeed(&takers, tally, forward.seed);
   BackwardChecker checker(backward_case);
   if (!checker.oracle_failure().empty()) return tally.AddFailure(checker.oracle_failure());
   for (std::size_t at = 0; at < std::min(max_rows, takers.size()); ++at) {
-    const KernelRow& row = takers[(forward.seed + at) % takers.size()];
+    const KernelRow& row = takers[at];
     tally.AddCheck(row.id, id, checker.Check(CudaBackwardEngine(row, backward_case)));
   }
 }

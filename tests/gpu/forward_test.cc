@@ -10,8 +10,8 @@
 namespace heed::test {
 namespace {
 
-// Each case goes to at most max_rows of the rows that take it, beginning at one that its seed
-// names: every kernel compiles for the features of its case.
+// Each case goes to at most max_rows of the rows that take it, the least checked ones: every kernel
+// compiles for the features of its case.
 void RunCase(const ForwardCase& forward_case, const std::vector<KernelRow>& rows,
              std::size_t max_rows, Tally& tally) {
   const std::string id = FormatCaseId(forward_case);
@@ -20,10 +20,11 @@ void RunCase(const ForwardCase& forward_case, const std::vector<KernelRow>& rows
   std::vector<KernelRow> takers = Takers(rows, forward_case.element, head_dim);
   std::erase_if(takers, [&](const KernelRow& row) { return !TakesCase(row, forward_case); });
   if (takers.empty()) return;
+  SortByNeed(&takers, tally, forward_case.seed);
   CaseChecker checker(forward_case);
   if (!checker.oracle_failure().empty()) return tally.AddFailure(checker.oracle_failure());
   for (std::size_t at = 0; at < std::min(max_rows, takers.size()); ++at) {
-    const KernelRow& row = takers[(forward_case.seed + at) % takers.size()];
+    const KernelRow& row = takers[at];
     tally.AddCheck(row.id, id, checker.Check(CudaEngine(row, forward_case)));
   }
 }

@@ -50,7 +50,8 @@ class BenchGpu(unittest.TestCase):
         self.assertFalse(judge(case, {"cudnn": 1.09})["reached"])
 
     def test_bar_holds_in_two_calls_only(self):
-        first = record({"a": ("cudnn", 1.2, 1.1), "b": ("cudnn", 1.2, 1.1), "c": ("flash", 2, None)})
+        first = record({"a": ("cudnn", 1.2, 1.1), "b": ("cudnn", 1.2, 1.1),
+                        "c": ("flash", 2, None)})
         second = record({"a": ("cudnn", 1.15, 1.1), "b": ("cudnn", 1.05, 1.1),
                          "c": ("flash", 2, None), "d": ("flash", 3, 1.0)})
         rows = {row["case"]: row for row in merge(first, second)}

@@ -76,7 +76,7 @@ class GpuTest(unittest.TestCase):
         self.assertIn("---- gpu_backward 2/3", output)
 
     def test_row_that_no_shard_reached_fails(self):
-        code, _, record = self.run_script({"reaches_b": False}, "--cases", "400")
+        code, _, record = self.run_script({"reaches_b": False}, "--cases", "300")
         self.assertEqual(code, 1)
         self.assertEqual(record["failed"], ["gpu_backward: no case reached b",
                                             "gpu_forward: no case reached b"])
