@@ -46,6 +46,7 @@ struct BlockKeys {
   const DecodeContext& context;
   const DecodeRows& rows;
   device::KeyRange keys;
+  device::KeyRange next;
 
   int count() const { return static_cast<int>(keys.end - keys.begin); }
   core::KvSlot SlotAt(int key) const {
@@ -65,57 +66,94 @@ const void* GatherRow(const core::KvCacheView& cache, core::KvSlot at, std::int6
   return row;
 }
 
-void UnpackRow(const BlockKeys& block, const core::KvCacheView& cache, int key,
-               const DecodeScratch& scratch, float* destination) {
-  const core::KvSlot at = block.SlotAt(key);
-  const std::int64_t head = block.rows.task.kv_head;
+// Addresses of the rows, interleaved ones apart; past the last they repeat it up to a whole vector.
+void LocateRows(const BlockKeys& block, const core::KvCacheView& cache, device::KeyRange keys,
+                const void** pointers) {
+  const core::DecodeProblem& problem = block.context.problem;
+  const core::BlockTableView& table = problem.attention.block_table;
+  const std::int64_t row_stride_bytes =
+      cache.rows.row_stride_elems * static_cast<std::int64_t>(core::DTypeBytes(cache.rows.dtype));
+  const auto count = static_cast<int>(keys.end - keys.begin);
+  for (int key = 0; key < count;) {
+    // Slots of one page lie at one stride.
+    const core::KvSlot at =
+        problem.SlotOf(block.rows.sequence, block.rows.task.batch, keys.begin + key);
+    const std::uint8_t* row = cache.RowBytes(at, block.rows.task.kv_head);
+    std::int64_t run = count - key;
+    if (table.present()) run = std::min(run, table.page_slots - at.slot);
+    for (std::int64_t n = 0; n < run; ++n) pointers[key++] = row + n * row_stride_bytes;
+  }
+  for (int key = count; key % kRowMultiple != 0; ++key) pointers[key] = pointers[key - 1];
+}
+
+// Rows to prefetch while those of the block are read: of the next block, where it has as many.
+void LocateAhead(const BlockKeys& block, const core::KvCacheView& cache, const void** rows,
+                 const void** ahead) {
+  std::copy_n(rows, PaddedElems(block.count()), ahead);
+  const std::int64_t count =
+      std::min<std::int64_t>(block.count(), block.next.end - block.next.begin);
+  if (count > 0) {
+    LocateRows(block, cache, {block.next.begin, block.next.begin + count}, ahead);
+  }
+}
+
+void UnpackRow(const BlockKeys& block, const core::KvCacheView& cache, int key, const void* row,
+               float* destination) {
   UnpackArgs args = {};
-  args.row = cache.layout == HEED_KV_LAYOUT_INTERLEAVED
-                 ? GatherRow(cache, at, head, scratch.row_bytes)
-                 : cache.RowBytes(at, head);
+  args.row = row;
   args.num_elems = cache.head_dim;
   args.destination = destination;
   if (cache.num_groups > 1) {
-    args.scales = cache.Scales(at, head);
+    args.scales = cache.Scales(block.SlotAt(key), block.rows.task.kv_head);
     args.scale_stride_elems = cache.scale_group_stride_elems;
     args.group_elems = cache.head_dim / cache.num_groups;
   }
   block.context.kernel.unpack[ElementOf(cache)](args);
 }
 
+void PrefetchRow(const void* row, std::int64_t row_bytes) {
+  constexpr std::int64_t kLineBytes = 64;
+  constexpr int kReadOnly = 0, kSecondLevel = 2;
+  for (std::int64_t at = 0; at < row_bytes; at += kLineBytes) {
+    __builtin_prefetch(static_cast<const std::uint8_t*>(row) + at, kReadOnly, kSecondLevel);
+  }
+}
+
 // Rows as the kernels see them.
 struct FoundRows {
   KvElement element;
   std::int64_t num_elems;
+  const void* const* ahead;
 };
 
-// Where the kernels find the rows of the block: in the cache, or unpacked. Pointers past the last
-// repeat it up to a whole vector.
+// Where the kernels find the rows of the block: in the cache, or unpacked. Leaves what to prefetch
+// in scratch.ahead.
 FoundRows FindRows(const BlockKeys& block, const core::KvCacheView& cache,
                    const DecodeScratch& scratch, const void** pointers) {
-  const bool is_direct = IsDirect(cache, block.context.kernel);
+  const bool is_interleaved = cache.layout == HEED_KV_LAYOUT_INTERLEAVED;
+  if (!is_interleaved) {
+    LocateRows(block, cache, block.keys, pointers);
+    LocateAhead(block, cache, pointers, scratch.ahead);
+  }
+  if (IsDirect(cache, block.context.kernel)) {
+    return {ElementOf(cache), cache.head_dim, scratch.ahead};
+  }
   const std::int64_t stride_elems = PaddedElems(cache.head_dim);
-  const core::BlockTableView& table = block.context.problem.attention.block_table;
-  const std::int64_t head = block.rows.task.kv_head;
-  const std::int64_t row_stride_bytes =
-      cache.rows.row_stride_elems * static_cast<std::int64_t>(core::DTypeBytes(cache.rows.dtype));
-  for (int key = 0; key < block.count();) {
-    if (!is_direct) {
-      float* unpacked = scratch.unpacked + key * stride_elems;
-      UnpackRow(block, cache, key, scratch, unpacked);
-      pointers[key++] = unpacked;
-      continue;
+  for (int key = 0; key < block.count(); ++key) {
+    float* unpacked = scratch.unpacked + key * stride_elems;
+    const void* row = pointers[key];
+    if (is_interleaved) {
+      row = GatherRow(cache, block.SlotAt(key), block.rows.task.kv_head, scratch.row_bytes);
+    } else {
+      PrefetchRow(
+          scratch.ahead[key],
+          cache.payload_elems * static_cast<std::int64_t>(core::DTypeBytes(cache.rows.dtype)));
     }
-    // Slots of one page lie at one stride.
-    const core::KvSlot at = block.SlotAt(key);
-    const std::uint8_t* row = cache.RowBytes(at, head);
-    std::int64_t run = block.count() - key;
-    if (table.present()) run = std::min(run, table.page_slots - at.slot);
-    for (std::int64_t n = 0; n < run; ++n) pointers[key++] = row + n * row_stride_bytes;
+    UnpackRow(block, cache, key, row, unpacked);
+    pointers[key] = unpacked;
   }
   for (int key = block.count(); key % kRowMultiple != 0; ++key) pointers[key] = pointers[key - 1];
-  if (is_direct) return {ElementOf(cache), cache.head_dim};
-  return {kElementF32, stride_elems};
+  return {kElementF32, stride_elems, pointers};
 }
 
 // Scales of rows; 0 for keys that no row of the tile sees. Returns the largest magnitude, NaN if
@@ -197,6 +235,7 @@ void RunRowBlock(const BlockKeys& block, const DecodeScratch& scratch) {
                                .q_stride_elems = scratch.q_stride_elems,
                                .num_rows = block.rows.num_rows,
                                .keys = scratch.keys,
+                               .ahead = keys.ahead,
                                .num_keys = block.count(),
                                .num_elems = keys.num_elems,
                                .scores = scratch.scores});
@@ -222,6 +261,7 @@ void RunRowBlock(const BlockKeys& block, const DecodeScratch& scratch) {
   kernel.values[values.element]({.weights = scratch.scores,
                                  .num_rows = block.rows.num_rows,
                                  .values = scratch.values,
+                                 .ahead = values.ahead,
                                  .num_keys = block.count(),
                                  .num_elems = values.num_elems,
                                  .rescale = scratch.rescale,
@@ -262,29 +302,44 @@ device::KeyRange WholeSlots(device::KeyRange keys) {
 float FillWordScales(const BlockKeys& whole, device::KeyRange inside,
                      const core::KvCacheView& cache, float* scales) {
   std::fill(scales, scales + kDecodeBlock, 0.0f);
-  const BlockKeys part = {whole.context, whole.rows, inside};
+  const BlockKeys part = {whole.context, whole.rows, inside, {}};
   return FillRowScales(part, cache, nullptr, scales + (inside.begin - whole.keys.begin));
 }
 
+// Addresses of blocks of 16 slots, of this block of keys and of the next.
+struct BlockAddresses {
+  const std::uint8_t* blocks[kDecodeBlock / core::kInterleavedSlots];
+  const std::uint8_t* ahead[kDecodeBlock / core::kInterleavedSlots];
+};
+
 InterleavedBlocks FindBlocks(const BlockKeys& whole, const core::KvCacheView& cache,
-                             const std::int64_t* offsets, const std::uint8_t** blocks) {
+                             const std::int64_t* offsets, BlockAddresses* addresses) {
   constexpr int kSlots = core::kInterleavedSlots;
+  const core::DecodeProblem& problem = whole.context.problem;
   const int num_blocks = whole.count() / kSlots;
+  const auto address_of = [&](std::int64_t key) {
+    return cache.RowBytes(problem.SlotOf(whole.rows.sequence, whole.rows.task.batch, key),
+                          whole.rows.task.kv_head);
+  };
   for (int n = 0; n < num_blocks; ++n) {
-    blocks[n] = cache.RowBytes(whole.SlotAt(n * kSlots), whole.rows.task.kv_head);
+    const std::int64_t next = whole.next.begin + n * kSlots;
+    addresses->blocks[n] = address_of(whole.keys.begin + n * kSlots);
+    addresses->ahead[n] = next < whole.next.end ? address_of(next) : addresses->blocks[n];
   }
-  return {blocks, num_blocks, offsets, cache.payload_elems / core::kInterleavedBytes};
+  return {addresses->blocks, addresses->ahead, num_blocks, offsets,
+          cache.payload_elems / core::kInterleavedBytes};
 }
 
 void RunWordBlock(const BlockKeys& inside, const DecodeScratch& scratch) {
   const core::DecodeProblem& problem = inside.context.problem;
   const DecodeKernel& kernel = inside.context.kernel;
-  const BlockKeys whole = {inside.context, inside.rows, WholeSlots(inside.keys)};
-  const std::uint8_t* blocks[kDecodeBlock / core::kInterleavedSlots];
+  const BlockKeys whole = {inside.context, inside.rows, WholeSlots(inside.keys),
+                           WholeSlots(inside.next)};
+  BlockAddresses addresses;
   kernel.word_scores({.q_words = scratch.q_words,
                       .q_scales = scratch.q_scales,
                       .num_rows = whole.rows.num_rows,
-                      .keys = FindBlocks(whole, problem.k, scratch.key_offsets, blocks),
+                      .keys = FindBlocks(whole, problem.k, scratch.key_offsets, &addresses),
                       .scores = scratch.scores});
   FillWordScales(whole, inside.keys, problem.k, scratch.key_scales);
   const float largest = FillWordScales(whole, inside.keys, problem.v, scratch.value_scales);
@@ -298,7 +353,7 @@ void RunWordBlock(const BlockKeys& inside, const DecodeScratch& scratch) {
   kernel.word_values({.words = scratch.words,
                       .word_scales = scratch.word_scales,
                       .num_rows = whole.rows.num_rows,
-                      .values = FindBlocks(whole, problem.v, scratch.value_offsets, blocks),
+                      .values = FindBlocks(whole, problem.v, scratch.value_offsets, &addresses),
                       .rescale = scratch.rescale,
                       .o = scratch.o,
                       .o_stride_elems = scratch.o_stride_elems});
@@ -345,9 +400,9 @@ void PrepareWords(const DecodeContext& context, const DecodeRows& rows,
   }
 }
 
-void RunDecodeBlock(const DecodeContext& context, const DecodeRows& rows, device::KeyRange keys,
+void RunDecodeBlock(const DecodeContext& context, const DecodeRows& rows, const KeysAndNext& keys,
                     const DecodeScratch& scratch) {
-  const BlockKeys block = {context, rows, keys};
+  const BlockKeys block = {context, rows, keys.keys, keys.next};
   if (UsesWords(context)) return RunWordBlock(block, scratch);
   RunRowBlock(block, scratch);
 }

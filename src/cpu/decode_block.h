@@ -14,8 +14,14 @@ bool UsesWords(const DecodeContext& context);
 void PrepareWords(const DecodeContext& context, const DecodeRows& rows,
                   const DecodeScratch& scratch);
 
-// Adds the keys (within one block, not empty) to o, max_log2 and sum of the scratch.
-void RunDecodeBlock(const DecodeContext& context, const DecodeRows& rows, device::KeyRange keys,
+// Keys of one block, not empty, and those that come after it, to be prefetched.
+struct KeysAndNext {
+  device::KeyRange keys;
+  device::KeyRange next;
+};
+
+// Adds the keys to o, max_log2 and sum of the scratch.
+void RunDecodeBlock(const DecodeContext& context, const DecodeRows& rows, const KeysAndNext& keys,
                     const DecodeScratch& scratch);
 
 }  // namespace heed::cpu

@@ -54,7 +54,8 @@ struct DecodeScoresArgs {
   const float* q;  // [num_rows][q_stride_elems]
   std::int64_t q_stride_elems;
   int num_rows;
-  const void* const* keys;  // [num_keys], then copies of the last up to a multiple of kRowMultiple
+  const void* const* keys;   // [num_keys], then copies of the last up to a multiple of kRowMultiple
+  const void* const* ahead;  // likewise: rows to prefetch, of as many bytes
   int num_keys;
   std::int64_t num_elems;  // a multiple of the lanes
   float* scores;           // [num_rows][kDecodeBlock]
@@ -64,6 +65,7 @@ struct DecodeScoresArgs {
 // every offset.
 struct InterleavedBlocks {
   const std::uint8_t* const* blocks;  // [num_blocks]: first row of 16 slots
+  const std::uint8_t* const* ahead;   // [num_blocks]: blocks to prefetch
   int num_blocks;
   const std::int64_t* offsets;  // [num_steps]: bytes from there to the elements 4 n to 4 n + 3
   std::int64_t num_steps;
@@ -105,6 +107,7 @@ struct DecodeValuesArgs {
   const float* weights;  // [num_rows][kDecodeBlock]
   int num_rows;
   const void* const* values;  // [num_keys]
+  const void* const* ahead;   // [num_keys]: rows to prefetch
   int num_keys;
   std::int64_t num_elems;  // a multiple of the lanes
   const float* rescale;    // [num_rows]

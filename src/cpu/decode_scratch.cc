@@ -47,6 +47,7 @@ DecodeScratch Divide(const core::DecodeProblem& problem, Pieces* pieces) {
   scratch.rescale = pieces->Take<float>(kDecodeRows);
   scratch.keys = pieces->Take<const void*>(kDecodeBlock + kRowMultiple);
   scratch.values = pieces->Take<const void*>(kDecodeBlock + kRowMultiple);
+  scratch.ahead = pieces->Take<const void*>(kDecodeBlock + kRowMultiple);
   scratch.unpacked = pieces->Take<float>(kDecodeBlock * std::max(q_stride, o_stride));
   scratch.row_bytes = pieces->Take<std::uint8_t>(std::max(q_stride, o_stride) *
                                                  static_cast<std::int64_t>(sizeof(float)));

@@ -28,8 +28,9 @@ struct DecodeScratch {
   float* max_log2;  // [kDecodeRows]
   float* sum;
   float* rescale;
-  const void** keys;  // [kDecodeBlock + kRowMultiple]
+  const void** keys;  // [kDecodeBlock + kRowMultiple], in the cache or unpacked
   const void** values;
+  const void** ahead;       // rows of the next block
   float* unpacked;          // [kDecodeBlock][larger stride]
   std::uint8_t* row_bytes;  // one interleaved row, or a row of zeros
   // Interleaved rows only.

@@ -59,11 +59,14 @@ void Attend(const DecodeContext& context, const DecodeRows& rows, const DecodeSc
   if (keys.begin >= keys.end) return;
   LoadQueries(context, rows, scratch);
   if (UsesWords(context)) PrepareWords(context, rows, scratch);
-  for (std::int64_t begin = keys.begin; begin < keys.end;) {
+  const auto block_at = [&](std::int64_t begin) {
     const std::int64_t grid_end = (begin / kDecodeBlock + 1) * kDecodeBlock;
-    const device::KeyRange block = {begin, std::min<std::int64_t>(keys.end, grid_end)};
-    RunDecodeBlock(context, rows, block, scratch);
-    begin = block.end;
+    return device::KeyRange{begin, std::min<std::int64_t>(keys.end, grid_end)};
+  };
+  for (device::KeyRange block = block_at(keys.begin); block.begin < keys.end;) {
+    const device::KeyRange next = block_at(block.end);
+    RunDecodeBlock(context, rows, {block, next}, scratch);
+    block = next;
   }
 }
 

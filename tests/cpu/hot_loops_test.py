@@ -21,6 +21,7 @@ MULTIPLY = re.compile(r"^(vfn?madd|vdpbf16ps|mulps|fmla)")
 BROADCAST = re.compile(r"^(v?broadcastss|vpbroadcastd|vbroadcastf|shufps|movss)")
 EXPONENTIAL = re.compile(r"^(vpslld|pslld|vscalefps)")
 MATRIX_MULTIPLY = re.compile(r"^tdpbf16ps")
+WORD_MULTIPLY = re.compile(r"^(vpdpwssd|vpmaddwd)")
 VECTOR = re.compile(r"%[xyzt]mm")
 # Three tile widths for each of the two products.
 MIN_LOOPS = 6
@@ -65,6 +66,8 @@ def innermost_loops(body):
 def is_product(loop):
     mnemonics = [mnemonic for _, mnemonic, _ in loop]
     if sum(bool(MATRIX_MULTIPLY.match(m)) for m in mnemonics) >= 3:
+        return True
+    if sum(bool(WORD_MULTIPLY.match(m)) for m in mnemonics) >= 4:
         return True
     multiplies = sum(bool(MULTIPLY.match(m)) for m in mnemonics)
     has_broadcast = any(BROADCAST.match(m) for m in mnemonics)

@@ -10,6 +10,14 @@
 
 namespace heed::cpu {
 
+// Into the second-level cache: strided rows would push each other out of the few sets of the first.
+HEED_ALWAYS_INLINE inline void PrefetchAhead(const void* line) {
+  constexpr int kReadOnly = 0, kSecondLevel = 2;
+  __builtin_prefetch(line, kReadOnly, kSecondLevel);
+}
+
+inline constexpr std::int64_t kLineBytes = 64;
+
 // kRows query rows against kLanes / kRows keys.
 template <class Isa, class Element, int kRows>
 HEED_ALWAYS_INLINE inline void ScoreKeys(const DecodeScoresArgs& args, int first_row,
@@ -18,14 +26,22 @@ HEED_ALWAYS_INLINE inline void ScoreKeys(const DecodeScoresArgs& args, int first
   typename Isa::Vec sums[Isa::kLanes];
   Unroll<Isa::kLanes>([&](auto i) HEED_ALWAYS_INLINE { sums[i.value] = Isa::Set(0.0f); });
   const Element* keys[kKeys];
+  const Element* ahead[kKeys];
+  // Other rows find everything prefetched.
+  const void* const* next = first_row == 0 ? args.ahead : args.keys;
   Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE {
     keys[k.value] = static_cast<const Element*>(args.keys[first_key + k.value]);
+    ahead[k.value] = static_cast<const Element*>(next[first_key + k.value]);
   });
   const float* q = args.q + first_row * args.q_stride_elems;
   for (std::int64_t d = 0; d < args.num_elems; d += Isa::kLanes) {
     typename Isa::Vec key[kKeys];
     Unroll<kKeys>([&](auto k)
                       HEED_ALWAYS_INLINE { key[k.value] = Isa::LoadUnaligned(keys[k.value] + d); });
+    // Once a line.
+    if (d * static_cast<std::int64_t>(sizeof(Element)) % kLineBytes == 0) {
+      Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE { PrefetchAhead(ahead[k.value] + d); });
+    }
     Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
       const auto query = Isa::LoadUnaligned(q + r.value * args.q_stride_elems + d);
       Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE {
@@ -70,8 +86,18 @@ HEED_ALWAYS_INLINE inline void AddValues(const DecodeValuesArgs& args, int first
       sums[r.value][v.value] = Isa::Mul(rescale, Isa::LoadUnaligned(at));
     });
   });
+  // Other rows find everything prefetched.
+  const void* const* next = first_row == 0 ? args.ahead : args.values;
+  constexpr std::int64_t kWidthBytes =
+      kVectors * Isa::kLanes * static_cast<std::int64_t>(sizeof(Element));
   for (int key = 0; key < args.num_keys; ++key) {
     const Element* row = static_cast<const Element*>(args.values[key]) + first_elem;
+    const Element* ahead = static_cast<const Element*>(next[key]) + first_elem;
+    constexpr int kLines = static_cast<int>((kWidthBytes + kLineBytes - 1) / kLineBytes);
+    Unroll<kLines>([&](auto line) HEED_ALWAYS_INLINE {
+      constexpr std::int64_t kLineElems = kLineBytes / static_cast<std::int64_t>(sizeof(Element));
+      PrefetchAhead(ahead + line.value * kLineElems);
+    });
     const auto value_at = [&](auto v) HEED_ALWAYS_INLINE {
       return Isa::LoadUnaligned(row + v.value * Isa::kLanes);
     };

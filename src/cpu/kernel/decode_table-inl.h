@@ -5,6 +5,7 @@
 #include "cpu/kernel/decode_rows-inl.h"
 #include "cpu/kernel/decode_softmax-inl.h"
 #include "cpu/kernel/decode_unpack-inl.h"
+#include "cpu/kernel/decode_words-inl.h"
 
 namespace heed::cpu {
 
@@ -37,6 +38,16 @@ constexpr DecodeKernel RowDecodeKernel() {
   kernel.values[kElementF16] = RowValues<Isa, Half>;
   kernel.values[kElementBF16] = RowValues<Isa, Bfloat>;
   kernel.values[kElementI8] = RowValues<Isa, std::int8_t>;
+  return kernel;
+}
+
+// Integer products for interleaved rows too.
+template <class Isa>
+constexpr DecodeKernel WordDecodeKernel() {
+  DecodeKernel kernel = RowDecodeKernel<Isa>();
+  kernel.word_scores = WordScores<Isa>;
+  kernel.word_softmax = WordSoftmax<Isa>;
+  kernel.word_values = WordValues<Isa>;
   return kernel;
 }
 

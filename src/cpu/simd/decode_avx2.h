@@ -43,9 +43,9 @@ struct DecodeAvx2 : Avx2 {
     return _mm_cvtss_f32(_mm_max_ss(max, _mm_movehdup_ps(max)));
   }
 
-  // Rows whose sums stay in registers.
+  // Rows, and units beside them, whose sums stay in registers.
   static constexpr int kWordScoreRows = 4;
-  static constexpr int kWordScoreUnits = 2;
+  static constexpr int WordScoreUnits(int rows) { return rows == 1 ? 4 : 2; }
   static constexpr int kWordValueRows = 2;
 
   HEED_ALWAYS_INLINE static Ints ZeroInts() { return _mm256_setzero_si256(); }
@@ -63,9 +63,12 @@ struct DecodeAvx2 : Avx2 {
     return _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8);
   }
   HEED_ALWAYS_INLINE static Ints OddWords(Ints x) { return _mm256_srai_epi16(x, 8); }
-  // Both products of the words of each lane, added to sum.
+  // Both products of the words of each lane, added to sum. As assembly because g++ 12 collects the
+  // products of a tile before it adds them, for which there are no registers.
   HEED_ALWAYS_INLINE static Ints DotWords(Ints a, Ints b, Ints sum) {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    Ints product;
+    asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sum), "=&x"(product) : "x"(a), "xm"(b));
+    return sum;
   }
   HEED_ALWAYS_INLINE static Vec ToFloat(Ints x) { return _mm256_cvtepi32_ps(x); }
   HEED_ALWAYS_INLINE static Ints ToNearestInt(Vec x) { return _mm256_cvtps_epi32(x); }

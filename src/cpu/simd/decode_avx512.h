@@ -37,9 +37,9 @@ struct DecodeAvx512 : Avx512 {
   HEED_ALWAYS_INLINE static float HorizontalSum(Vec x) { return _mm512_reduce_add_ps(x); }
   HEED_ALWAYS_INLINE static float HorizontalMax(Vec x) { return _mm512_reduce_max_ps(x); }
 
-  // Rows whose sums stay in registers.
+  // Rows, and units beside them, whose sums stay in registers.
   static constexpr int kWordScoreRows = 8;
-  static constexpr int kWordScoreUnits = 2;
+  static constexpr int WordScoreUnits(int rows) { return rows <= 4 ? 4 : 2; }
   static constexpr int kWordValueRows = 4;
 
   HEED_ALWAYS_INLINE static Ints ZeroInts() { return _mm512_setzero_si512(); }
@@ -53,13 +53,16 @@ struct DecodeAvx512 : Avx512 {
     return _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8);
   }
   HEED_ALWAYS_INLINE static Ints OddWords(Ints x) { return _mm512_srai_epi16(x, 8); }
-  // Both products of the words of each lane, added to sum.
+  // Both products of the words of each lane, added to sum. As assembly because g++ 12 stores sums
+  // of the intrinsics to the stack, and collects the products of a tile before it adds them.
   HEED_ALWAYS_INLINE static Ints DotWords(Ints a, Ints b, Ints sum) {
 #if defined(__AVX512VNNI__)
-    return _mm512_dpwssd_epi32(sum, a, b);
+    asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "vm"(b));
 #else
-    return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b));
+    Ints product;
+    asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+v"(sum), "=&v"(product) : "v"(a), "vm"(b));
 #endif
+    return sum;
   }
   HEED_ALWAYS_INLINE static Vec ToFloat(Ints x) { return _mm512_cvtepi32_ps(x); }
   HEED_ALWAYS_INLINE static Ints ToNearestInt(Vec x) { return _mm512_cvtps_epi32(x); }

@@ -5,6 +5,6 @@
 namespace heed::cpu {
 
 extern const DecodeKernel kAvx2DecodeKernel;
-constinit const DecodeKernel kAvx2DecodeKernel = RowDecodeKernel<DecodeAvx2>();
+constinit const DecodeKernel kAvx2DecodeKernel = WordDecodeKernel<DecodeAvx2>();
 
 }  // namespace heed::cpu

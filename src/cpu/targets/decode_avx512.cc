@@ -5,6 +5,6 @@
 namespace heed::cpu {
 
 extern const DecodeKernel kAvx512DecodeKernel;
-constinit const DecodeKernel kAvx512DecodeKernel = RowDecodeKernel<DecodeAvx512>();
+constinit const DecodeKernel kAvx512DecodeKernel = WordDecodeKernel<DecodeAvx512>();
 
 }  // namespace heed::cpu

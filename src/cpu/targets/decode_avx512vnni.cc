@@ -5,6 +5,6 @@ namespace heed::cpu {
 
 // The integer products differ from the AVX-512 target's.
 extern const DecodeKernel kAvx512VnniDecodeKernel;
-constinit const DecodeKernel kAvx512VnniDecodeKernel = RowDecodeKernel<DecodeAvx512>();
+constinit const DecodeKernel kAvx512VnniDecodeKernel = WordDecodeKernel<DecodeAvx512>();
 
 }  // namespace heed::cpu

@@ -1,0 +1,158 @@
+// Decode kernels for interleaved int8 rows: q and softmax weights are 16-bit words, products and
+// their sums over a block are exact 32-bit integers. A unit is a vector of 4-byte groups, one slot
+// a lane; 16 / kLanes units make a block of slots.
+//
+// Scores: a lane holds 4 elements of one key, so sums never cross lanes. Values: the 4 x 4 bytes of
+// 4 slots are transposed in registers, after which a lane holds 4 keys of one element.
+#ifndef HEED_CPU_KERNEL_DECODE_WORDS_INL_H_
+#define HEED_CPU_KERNEL_DECODE_WORDS_INL_H_
+
+#include "cpu/kernel/decode_rows-inl.h"
+#include "cpu/kernel/decode_softmax-inl.h"
+
+namespace heed::cpu {
+
+inline constexpr float kWordLimit = 32767.0f;
+
+template <class Isa>
+inline constexpr int kUnitsPerBlock = 16 / Isa::kLanes;
+inline constexpr int kGroupOfBytes = 4;
+
+template <class Isa>
+HEED_ALWAYS_INLINE inline const std::uint8_t* UnitAt(const std::uint8_t* const* blocks, int unit) {
+  return blocks[unit / kUnitsPerBlock<Isa>] +
+         unit % kUnitsPerBlock<Isa> * Isa::kLanes * kGroupOfBytes;
+}
+
+template <class Isa, int kRows, int kUnits>
+HEED_ALWAYS_INLINE inline void ScoreUnits(const WordScoresArgs& args, int first_row,
+                                          int first_unit) {
+  typename Isa::Ints sums[kRows][kUnits];
+  const std::uint8_t* units[kUnits];
+  const std::uint8_t* ahead[kUnits];
+  // Other rows find everything prefetched.
+  const std::uint8_t* const* next = first_row == 0 ? args.keys.ahead : args.keys.blocks;
+  Unroll<kUnits>([&](auto u) HEED_ALWAYS_INLINE {
+    units[u.value] = UnitAt<Isa>(args.keys.blocks, first_unit + u.value);
+    ahead[u.value] = UnitAt<Isa>(next, first_unit + u.value);
+    Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE { sums[r.value][u.value] = Isa::ZeroInts(); });
+  });
+  const std::int64_t row_words = 2 * args.keys.num_steps;
+  const std::int32_t* q = args.q_words + first_row * row_words;
+  for (std::int64_t step = 0; step < args.keys.num_steps; ++step) {
+    const std::int64_t offset = args.keys.offsets[step];
+    typename Isa::Ints even[kUnits], odd[kUnits];
+    Unroll<kUnits>([&](auto u) HEED_ALWAYS_INLINE {
+      const auto bytes = Isa::LoadInts(units[u.value] + offset);
+      // A line holds the units of a block.
+      if constexpr (u.value % kUnitsPerBlock<Isa> == 0) PrefetchAhead(ahead[u.value] + offset);
+      even[u.value] = Isa::EvenWords(bytes);
+      odd[u.value] = Isa::OddWords(bytes);
+    });
+    Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
+      const auto of_even = Isa::BroadcastInt(q + r.value * row_words + 2 * step);
+      const auto of_odd = Isa::BroadcastInt(q + r.value * row_words + 2 * step + 1);
+      Unroll<kUnits>([&](auto u) HEED_ALWAYS_INLINE {
+        auto& sum = sums[r.value][u.value];
+        sum = Isa::DotWords(odd[u.value], of_odd, Isa::DotWords(even[u.value], of_even, sum));
+      });
+    });
+  }
+  Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
+    const auto scale = Isa::Set(args.q_scales[first_row + r.value]);
+    float* scores = args.scores + (first_row + r.value) * kDecodeBlock + first_unit * Isa::kLanes;
+    Unroll<kUnits>([&](auto u) HEED_ALWAYS_INLINE {
+      Isa::StoreUnaligned(scores + u.value * Isa::kLanes,
+                          Isa::Mul(scale, Isa::ToFloat(sums[r.value][u.value])));
+    });
+  });
+}
+
+template <class Isa>
+void WordScores(const WordScoresArgs& args) {
+  const int num_units = args.keys.num_blocks * kUnitsPerBlock<Isa>;
+  ForRowGroups<Isa::kWordScoreRows>(
+      0, args.num_rows, [&](auto rows, std::int64_t row) HEED_ALWAYS_INLINE {
+        constexpr int kUnits = Isa::WordScoreUnits(rows.value);
+        ForRowGroups<kUnits>(0, num_units, [&](auto units, std::int64_t unit) HEED_ALWAYS_INLINE {
+          ScoreUnits<Isa, rows.value, units.value>(args, static_cast<int>(row),
+                                                   static_cast<int>(unit));
+        });
+      });
+}
+
+// Weights relative to the maximum of the block: none of its words is lost to a far larger one of
+// another block.
+template <class Isa>
+void WordSoftmax(WordSoftmaxArgs& args) {
+  DecodeSoftmaxArgs& row = args.row;
+  const float block_max = FinishScores<Isa>(row);
+  const float max = block_max > row.max_log2 ? block_max : row.max_log2;
+  const float block_sum = Exponentiate<Isa>(row, Finite(block_max));
+  const float factor = ScalarExp2<Isa>(block_max, max);
+  row.rescale = max == row.max_log2 ? 1.0f : ScalarExp2<Isa>(row.max_log2, max);
+  row.sum = row.rescale * row.sum + factor * block_sum;
+  row.max_log2 = max;
+
+  const float largest = args.largest_value_scale;
+  const auto to_word = Isa::Set(largest > 0.0f ? kWordLimit / largest : 0.0f);
+  for (int key = 0; key < row.num_keys; key += Isa::kLanes) {
+    const auto scale = Isa::Mul(Isa::LoadUnaligned(row.value_scales + key), to_word);
+    const auto word = Isa::ToNearestInt(Isa::Mul(Isa::LoadUnaligned(row.scores + key), scale));
+    std::int16_t* words = args.words + key / Isa::kLanes * 4 * Isa::kLanes;
+    Isa::StoreInts(words, Isa::EvenWeights(word));
+    Isa::StoreInts(words + 2 * Isa::kLanes, Isa::OddWeights(word));
+  }
+  args.word_scale = largest / kWordLimit * factor;
+}
+
+// kRows rows of o, one vector of elements.
+template <class Isa, int kRows>
+HEED_ALWAYS_INLINE inline void AddWordValues(const WordValuesArgs& args, int first_row,
+                                             std::int64_t first_step) {
+  constexpr int kFours = Isa::kFours;
+  typename Isa::Ints sums[kRows][kFours];
+  Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
+    Unroll<kFours>([&](auto f) HEED_ALWAYS_INLINE { sums[r.value][f.value] = Isa::ZeroInts(); });
+  });
+  const int num_units = args.values.num_blocks * kUnitsPerBlock<Isa>;
+  const std::int16_t* words = args.words + first_row * kWordsPerRow;
+  const std::uint8_t* const* next = first_row == 0 ? args.values.ahead : args.values.blocks;
+  for (int unit = 0; unit < num_units; ++unit) {
+    const std::uint8_t* bytes = UnitAt<Isa>(args.values.blocks, unit);
+    const std::uint8_t* ahead = UnitAt<Isa>(next, unit);
+    Unroll<kFours>([&](auto f) HEED_ALWAYS_INLINE {
+      const std::int64_t offset = args.values.offsets[first_step + f.value];
+      PrefetchAhead(ahead + offset);
+      const auto fours = Isa::TransposeFours(Isa::LoadInts(bytes + offset));
+      const auto even = Isa::EvenWords(fours), odd = Isa::OddWords(fours);
+      Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
+        const std::int16_t* weights = words + r.value * kWordsPerRow + unit * 4 * Isa::kLanes;
+        auto& sum = sums[r.value][f.value];
+        sum = Isa::DotWords(even, Isa::LoadInts(weights), sum);
+        sum = Isa::DotWords(odd, Isa::LoadInts(weights + 2 * Isa::kLanes), sum);
+      });
+    });
+  }
+  Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
+    float* o = args.o + (first_row + r.value) * args.o_stride_elems + first_step * kGroupOfBytes;
+    const auto old = Isa::Mul(Isa::Set(args.rescale[first_row + r.value]), Isa::LoadUnaligned(o));
+    const auto added = Isa::ToFloat(Isa::SumFours(sums[r.value]));
+    Isa::StoreUnaligned(o, Isa::Fma(added, Isa::Set(args.word_scales[first_row + r.value]), old));
+  });
+}
+
+template <class Isa>
+void WordValues(const WordValuesArgs& args) {
+  ForRowGroups<Isa::kWordValueRows>(
+      0, args.num_rows, [&](auto rows, std::int64_t row) HEED_ALWAYS_INLINE {
+        for (std::int64_t step = 0; step + Isa::kFours <= args.values.num_steps;
+             step += Isa::kFours) {
+          AddWordValues<Isa, rows.value>(args, static_cast<int>(row), step);
+        }
+      });
+}
+
+}  // namespace heed::cpu
+
+#endif  // HEED_CPU_KERNEL_DECODE_WORDS_INL_H_
