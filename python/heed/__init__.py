@@ -9,11 +9,12 @@ Importing it imports no framework and loads nothing; the shared library opens at
 from heed.errors import (DeviceError, HeedError, InvalidArgumentError, OutOfMemoryError,
                          UnavailableError, UnsupportedError)
 from heed.library import version
-from heed.operations import (attention, attention_backward, check_device_errors, dropout_mask,
-                             explain, info)
+from heed.operations import (attention, attention_backward, check_device_errors, combine, decode,
+                             dropout_mask, explain, info, quantize_kv)
 
 __all__ = [
-    "attention", "attention_backward", "check_device_errors", "dropout_mask", "explain", "info",
-    "version", "HeedError", "InvalidArgumentError", "UnsupportedError", "OutOfMemoryError",
-    "DeviceError", "UnavailableError",
+    "attention", "attention_backward", "check_device_errors", "combine", "decode", "dropout_mask",
+    "explain", "info", "quantize_kv", "version", "HeedError",
+    "InvalidArgumentError", "UnsupportedError", "OutOfMemoryError", "DeviceError",
+    "UnavailableError",
 ]

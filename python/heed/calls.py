@@ -31,7 +31,8 @@ class Builder:
     def __init__(self, array):
         self.library = arrays.library_of(array)
         self.stream = self.library.stream(array)
-        self._keep = []
+        self._keep, self._arrays = [], []
+        self.named = {}  # argument -> its heed_tensor_t
 
     def tensor(self, array, name):
         """heed_tensor_t* of an array, NULL for None."""
@@ -49,8 +50,14 @@ class Builder:
         strides = None if 0 in view.shape else (c.c_int64 * ndim)(*view.strides)
         tensor = abi.Tensor(data=view.data, device=abi.Device(view.device_type, view.device_id),
                             ndim=ndim, dtype=abi.DType(code, bits, 1), shape=shape, strides=strides)
-        self._keep += [array, shape, strides, tensor]
+        self.named[name] = tensor
+        self._arrays.append(array)
+        self._keep += [shape, strides, tensor]
         return c.pointer(tensor)
+
+    def forget_arrays(self):
+        """For structures that outlive the call: its arrays are not kept alive any more."""
+        self._arrays.clear()
 
     def score(self, *, scale=None, softcap=0.0, causal=False, alignment="bottom_right",
               window=(-1, -1), alibi_slopes=None, bias=None, mask=None, sinks=None, dropout_p=0.0,

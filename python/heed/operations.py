@@ -5,7 +5,8 @@ head dims of k and v."""
 import ctypes as c
 
 from heed import abi
-from heed.calls import Builder
+from heed.arrays import is_torch
+from heed.calls import Builder, choice
 from heed.library import check, load, read_text
 
 _SCORE = ("scale", "softcap", "causal", "alignment", "window", "alibi_slopes", "bias", "mask",
@@ -19,19 +20,22 @@ def _take(options, names):
     return {name: options.pop(name) for name in names if name in options}
 
 
-def _refuse_rest(function, options):
+def refuse_rest(function, options):
+    """TypeError if options are left over."""
     if options:
         known = ", ".join(_SCORE + _VARLEN + ("block_table",) + _EXEC)
         raise TypeError(f"{function}() got an unexpected option {next(iter(options))!r}; "
                         f"options are {known}")
 
 
-def _lse_shape(q, is_packed):
+def lse_shape(q, is_packed):
+    """Shape of the lse of q [B,Sq,Hq,D] or packed [total_q,Hq,D]."""
     shape = tuple(q.shape)
     return (shape[1], shape[0]) if is_packed else (shape[0], shape[2], shape[1])
 
 
-def _check_rank(q, v, options):
+def check_rank(q, v, options):
+    """Whether q is packed. ValueError where q or v has not the rank that the options ask for."""
     is_packed = options.get("cu_seqlens_q") is not None
     ranks = {"q": (q, 3 if is_packed else 4),
              "v": (v, 3 if options.get("cu_seqlens_kv") is not None else 4)}
@@ -41,7 +45,7 @@ def _check_rank(q, v, options):
     return is_packed
 
 
-class _ForwardCall:
+class ForwardCall:
     """heed_forward_args_t of one call, with whatever it points to."""
 
     def __init__(self, function, q, k, v, o, lse, options):
@@ -54,16 +58,16 @@ class _ForwardCall:
             score=build.score(**_take(options, _SCORE)),
             varlen=build.varlen(**_take(options, _VARLEN)),
             paging=build.paging(options.pop("block_table", None)), exec=self.exec)
-        _refuse_rest(function, options)
+        refuse_rest(function, options)
 
 
 def _outputs(q, v, build, options, out):
-    is_packed = _check_rank(q, v, options)
+    is_packed = check_rank(q, v, options)
     dtype = build.library.view(q).dtype
     o = out if out is not None else build.library.empty(
         tuple(q.shape[:-1]) + (v.shape[-1],), dtype, q)
     lse_dtype = "float64" if dtype == "float64" else "float32"
-    return o, build.library.empty(_lse_shape(q, is_packed), lse_dtype, q)
+    return o, build.library.empty(lse_shape(q, is_packed), lse_dtype, q)
 
 
 def attention(q, k, v, *, return_lse=False, out=None, **options):
@@ -81,11 +85,20 @@ def attention(q, k, v, *, return_lse=False, out=None, **options):
 
     Returns o, shaped as q with Dv, of the caller's library and on its device; with return_lse
     (o, lse), lse float32 [B,Hq,Sq] (packed [Hq,total_q]), natural logarithm. out: where to write o
-    (not for JAX). Raises InvalidArgumentError, UnsupportedError, ...: see heed.errors.
+    (not for JAX). Raises InvalidArgumentError, UnsupportedError, ...: see heed.errors. Torch
+    tensors that require gradients get them: see heed.torch.
     """
+    if is_torch(q):
+        import heed.torch
+        return heed.torch.attention(q, k, v, return_lse=return_lse, out=out, **options)
+    return run_attention(q, k, v, return_lse=return_lse, out=out, **options)
+
+
+def run_attention(q, k, v, *, return_lse, out, **options):
+    """attention() without gradients."""
     build = Builder(q)
     o, lse = _outputs(q, v, build, options, out)
-    call = _ForwardCall("attention", q, k, v, o, lse if return_lse else None, options)
+    call = ForwardCall("attention", q, k, v, o, lse if return_lse else None, options)
     check(load().heed_forward(c.byref(call.args)))
     o = build.library.result(o)
     return (o, build.library.result(lse)) if return_lse else o
@@ -111,7 +124,7 @@ def attention_backward(d_o, q, k, v, o, lse, *, d_lse=None, wants_d_bias=False,
             raise ValueError(f"wants_d_{name}: needs the option {name}")
         view = library.view(options[name])
         gradients["d_" + name] = library.empty(view.shape, view.dtype, q)
-    call = _ForwardCall("attention_backward", q, k, v, o, lse, options)
+    call = ForwardCall("attention_backward", q, k, v, o, lse, options)
     build = call.build
     args = abi.BackwardArgs(
         forward=c.pointer(call.args), d_o=build.tensor(d_o, "d_o"),
@@ -119,6 +132,98 @@ def attention_backward(d_o, q, k, v, o, lse, *, d_lse=None, wants_d_bias=False,
         **{name: build.tensor(array, name) for name, array in gradients.items()})
     check(load().heed_backward(c.byref(args)))
     return {name: library.result(array) for name, array in gradients.items()}
+
+
+_CACHE = ("cache_batch_index", "cache_leftpad", "rotary_cos", "rotary_sin")
+
+
+def decode(q, k_cache, v_cache, cache_lengths, k_new=None, v_new=None, *, return_lse=False,
+           rotary_layout="interleaved", num_splits=0, kv_format="plain", kv_layout="rows",
+           k_scales=None, v_scales=None, block_table=None, out=None, **options):
+    """Appends k_new and v_new to the caches, in place, and attends to all of them.
+
+    q [B,Snew,Hq,D]; k_cache [Bc,S,Hkv,D], v_cache [Bc,S,Hkv,Dv], or pools [pages,slots,Hkv,D] with
+    block_table int32 [B,most]; k_new [B,Snew,Hkv,D], v_new [B,Snew,Hkv,Dv], written at
+    cache_lengths int32 [B], which does not count them and is not changed. cache_batch_index int32
+    [B], cache_leftpad int32 [B]; rotary_cos, rotary_sin [positions, rot/2] rotate q and k_new.
+    kv_format other than "plain": payload caches as quantize_kv makes them, with k_scales and
+    v_scales. Other options are those of attention. Returns o [B,Snew,Hq,Dv]; with return_lse
+    (o, lse float32 [B,Hq,Snew]).
+    """
+    build = Builder(q)
+    library = build.library
+    dim_v = v_new.shape[-1] if v_new is not None else (
+        v_cache.shape[-1] if kv_format == "plain" else q.shape[-1])
+    o = out if out is not None else library.empty(tuple(q.shape[:-1]) + (dim_v,),
+                                                  library.view(q).dtype, q)
+    lse = library.empty(lse_shape(q, False), "float32", q)
+    quant = None
+    if kv_format != "plain" or kv_layout != "rows":
+        quant = c.pointer(abi.KvQuantArgs(
+            format=choice("kv_format", kv_format, abi.KV_FORMATS),
+            layout=choice("kv_layout", kv_layout, abi.KV_LAYOUTS),
+            k_scales=build.tensor(k_scales, "k_scales"),
+            v_scales=build.tensor(v_scales, "v_scales")))
+    arrays = {"q": q, "k_cache": k_cache, "v_cache": v_cache, "k_new": k_new, "v_new": v_new,
+              "o": o, "lse": lse if return_lse else None, "cache_lengths": cache_lengths,
+              **{name: options.pop(name, None) for name in _CACHE}}
+    exec_args, score = build.exec(**_take(options, _EXEC)), build.score(**_take(options, _SCORE))
+    refuse_rest("decode", options)
+    args = abi.DecodeArgs(
+        rotary_layout=choice("rotary_layout", rotary_layout, abi.ROTARY_LAYOUTS),
+        num_splits=num_splits, quant=quant, score=score, paging=build.paging(block_table),
+        exec=exec_args, **{name: build.tensor(array, name) for name, array in arrays.items()})
+    check(load().heed_decode(c.byref(args)))
+    o = library.result(o)
+    return (o, library.result(lse)) if return_lse else o
+
+
+def combine(o_partial, lse_partial, *, sinks=None, dtype=None, out=None, **options):
+    """Merges partial results of disjoint sets of keys, in index order: o_partial float32
+    [P,B,Sq,Hq,Dv], lse_partial float32 [P,B,Hq,Sq] -> (o [B,Sq,Hq,Dv] of dtype, by default float32,
+    lse float32 [B,Hq,Sq]). sinks float32 [Hq], added once."""
+    build = Builder(o_partial)
+    library = build.library
+    o = out if out is not None else library.empty(tuple(o_partial.shape[1:]), dtype or "float32",
+                                                  o_partial)
+    lse = library.empty(tuple(lse_partial.shape[1:]), "float32", o_partial)
+    arrays = {"o_partial": o_partial, "lse_partial": lse_partial, "sinks": sinks, "o": o,
+              "lse": lse}
+    exec_args = build.exec(**_take(options, _EXEC))
+    refuse_rest("combine", options)
+    args = abi.CombineArgs(exec=exec_args, **{name: build.tensor(array, name)
+                                              for name, array in arrays.items()})
+    check(load().heed_combine(c.byref(args)))
+    return library.result(o), library.result(lse)
+
+
+# Bytes of a row of D values, and scales of it.
+_PAYLOAD = {
+    "int8": lambda dim: (dim, 1), "fp8_e4m3": lambda dim: (dim, 1),
+    "int4": lambda dim: ((dim + 1) // 2, 1), "q8_0": lambda dim: ((dim + 31) // 32 * 34, 0),
+    "q4_0": lambda dim: ((dim + 31) // 32 * 18, 0),
+}
+
+
+def quantize_kv(source, kv_format="int8", *, groups=1, kv_layout="rows", **options):
+    """(payload uint8 [B,S,Hkv,bytes], scales float32 [B,S,Hkv,groups] or None) of source
+    [B,S,Hkv,D]: what decode takes as a cache of that kv_format. groups: scales per row."""
+    build = Builder(source)
+    library = build.library
+    choice("kv_format", kv_format, _PAYLOAD)
+    num_bytes, num_scales = _PAYLOAD[kv_format](source.shape[-1])
+    payload = library.empty(tuple(source.shape[:-1]) + (num_bytes,), "uint8", source)
+    scales = None
+    if num_scales:
+        scales = library.empty(tuple(source.shape[:-1]) + (groups,), "float32", source)
+    exec_args = build.exec(**_take(options, _EXEC))
+    refuse_rest("quantize_kv", options)
+    args = abi.QuantizeKvArgs(
+        source=build.tensor(source, "source"), payload=build.tensor(payload, "payload"),
+        scales=build.tensor(scales, "scales"), format=abi.KV_FORMATS[kv_format],
+        layout=choice("kv_layout", kv_layout, abi.KV_LAYOUTS), exec=exec_args)
+    check(load().heed_quantize_kv(c.byref(args)))
+    return library.result(payload), None if scales is None else library.result(scales)
 
 
 def dropout_mask(shape, dropout_p, *, seed=0, offset=0, out=None, **options):
@@ -131,7 +236,7 @@ def dropout_mask(shape, dropout_p, *, seed=0, offset=0, out=None, **options):
     args = abi.DropoutMaskArgs(mask=build.tensor(out, "mask"), dropout_p=dropout_p,
                                dropout_seed=seed, dropout_offset=offset,
                                exec=build.exec(**_take(options, _EXEC)))
-    _refuse_rest("dropout_mask", options)
+    refuse_rest("dropout_mask", options)
     check(load().heed_dropout_mask(c.byref(args)))
     return out
 
@@ -140,7 +245,7 @@ def explain(q, k, v, *, backward=False, return_lse=True, **options):
     """What attention(q, k, v, **options) would run, in words: the kernel, its tile and workspace,
     and for each other kernel the first reason against it. backward: the same for its gradients."""
     o, lse = _outputs(q, v, Builder(q), options, None)
-    call = _ForwardCall("explain", q, k, v, o, lse if return_lse or backward else None, options)
+    call = ForwardCall("explain", q, k, v, o, lse if return_lse or backward else None, options)
     args, op = call.args, abi.OP_FORWARD
     if backward:
         build, op = call.build, abi.OP_BACKWARD

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# ./dev test [--full]
+# ./dev test [--full | --torch]
 
 # The fast tier's sanitizer runs: tests that reach all of the library, and those with threads.
 readonly ASAN_TESTS=(api_test conformance core_test cpu_forward_test cuda_store_test faults
@@ -99,6 +99,20 @@ test_aarch64() {
   build_preset aarch64 && EXCLUDED_LABELS='gpu|host' HEED_REQUIRE_NVRTC=0 run_ctest build/aarch64
 }
 
+# PyTorch and JAX from PyPI, in a folder of their own: some gigabytes.
+test_torch() {
+  local venv=build/frameworks
+  build_preset release heed || return 1
+  if ! "$venv/bin/python" -c 'import jax, pytest, torch' 2>/dev/null; then
+    need_packages python3-venv
+    python3 -m venv "$venv" &&
+      "$venv/bin/pip" install --quiet --disable-pip-version-check torch jax numpy ml_dtypes pytest \
+        hypothesis || return 1
+  fi
+  PYTHONPATH="$PWD/python" HEED_LIBRARY="$PWD/build/release/src/libheed.so.0" \
+    "$venv/bin/python" -m pytest -q -p no:cacheprovider tests/python/frameworks
+}
+
 # step NAME COMMAND...: runs one part, remembers its name when it fails, and says how long it took.
 step() {
   local name="$1" begin=$SECONDS
@@ -120,6 +134,11 @@ run_tests() {
       tier=full
       folders+=(build/aarch64)
       need_packages "${FULL_PACKAGES[@]}"
+      ;;
+    --torch)
+      need_packages "${TEST_PACKAGES[@]}"
+      test_torch
+      return
       ;;
     *)
       echo "./dev test: unknown option '$1'" >&2

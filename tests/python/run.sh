@@ -6,7 +6,7 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 for python in "${HEED_PYTHON:-python3}" /usr/bin/python3; do
   if "$python" -c 'import hypothesis, numpy, pytest' 2>/dev/null; then
     PYTHONPATH="$here/../../python" PYTHONDONTWRITEBYTECODE=1 exec "$python" -m pytest -q \
-      -p no:cacheprovider "$@" "$here"
+      -p no:cacheprovider --ignore="$here/frameworks" "$@" "$here"
   fi
 done
 echo "tests/python: no Python with numpy, pytest and hypothesis (python3-numpy, python3-pytest," \

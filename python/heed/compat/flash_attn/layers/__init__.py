@@ -1,0 +1,1 @@
+"""flash_attn.layers, as far as heed has it."""

@@ -1,0 +1,200 @@
+"""The drop-in for flash_attn and flash_attn_interface, by the tolerance rule of their own tests."""
+
+import importlib
+import random
+import sys
+
+import pytest
+import torch
+
+import heed
+import heed.compat
+from torch_reference import attention, check
+
+heed.compat.install()
+
+import flash_attn  # noqa: E402
+import flash_attn_interface  # noqa: E402
+from flash_attn.bert_padding import pad_input, unpad_input  # noqa: E402
+from flash_attn.flash_attn_interface import (  # noqa: E402
+    _flash_attn_backward, _flash_attn_forward, _get_block_size_n)
+from flash_attn.layers.rotary import apply_rotary_emb  # noqa: E402
+
+
+def sampled_cases(count):
+    """A seeded sample of the grid that upstream tests."""
+    draw = random.Random(20)
+    for _ in range(count):
+        causal, local = draw.choice([(False, False), (True, False), (False, True)])
+        softcap = draw.choice([0.0, 0.0, 20.0])
+        yield {"dtype": draw.choice(["float16", "bfloat16"]),
+               "dim": draw.choice([32, 40, 59, 64, 80, 96, 111, 128, 160, 192, 224, 256]),
+               "heads": draw.choice([(4, 4), (4, 1), (6, 2)]),
+               "lengths": draw.choice([(113, 203), (128, 217), (113, 211), (108, 256), (256, 128),
+                                       (1, 147), (200, 200)]),
+               "causal": causal, "local": local, "softcap": softcap, "alibi": draw.random() < 0.3,
+               "dropout_p": 0.17 if not softcap and draw.random() < 0.3 else 0.0,
+               "layout": draw.choice(["func", "kvpacked", "varlen", "strided"])}
+
+
+def make(case, device):
+    (q_heads, kv_heads), (q_len, kv_len) = case["heads"], case["lengths"]
+    dtype = getattr(torch, case["dtype"])
+
+    def random_tensor(length, heads):
+        if case["layout"] == "strided":
+            return torch.randn(2, heads, length, case["dim"], device=device,
+                               dtype=dtype).transpose(1, 2).requires_grad_()
+        return torch.randn(2, length, heads, case["dim"], device=device,
+                           dtype=dtype).requires_grad_()
+
+    options = {"causal": case["causal"]}
+    if case["local"]:
+        options["window_size"] = tuple(torch.randint(0, kv_len, (2,)))
+    if case["softcap"]:
+        options["softcap"] = case["softcap"]
+    if case["alibi"]:
+        options["alibi_slopes"] = torch.rand(q_heads, device=device) * 0.3
+    return (random_tensor(q_len, q_heads), random_tensor(kv_len, kv_heads),
+            random_tensor(kv_len, kv_heads)), options
+
+
+def call(case, q, k, v, options):
+    (q_len, kv_len), p = case["lengths"], case["dropout_p"]
+    if case["layout"] == "kvpacked":
+        return flash_attn.flash_attn_kvpacked_func(q, torch.stack([k, v], dim=2), p, **options)
+    if case["layout"] == "varlen":
+        offsets = [torch.tensor([0, n, 2 * n], device=q.device, dtype=torch.int32)
+                   for n in (q_len, kv_len)]
+        out = flash_attn.flash_attn_varlen_func(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1),
+                                                *offsets, q_len, kv_len, p, **options)
+        return out.unflatten(0, (2, q_len))
+    return flash_attn.flash_attn_func(q, k, v, p, **options)
+
+
+@pytest.mark.parametrize("case", list(sampled_cases(40)), ids=lambda case: "-".join(
+    str(value) for value in case.values()))
+def test_outputs_and_gradients(device, case):
+    (q, k, v), options = make(case, device)
+    rule = {"causal": case["causal"], "softcap": case["softcap"],
+            "alibi_slopes": options.get("alibi_slopes"),
+            "window": tuple(map(int, options.get("window_size", (-1, -1))))}
+    if case["dropout_p"]:
+        torch.manual_seed(5)
+        seed, offset = torch.randint(0, 2**62, (2,), device=device, dtype=torch.int64).tolist()
+        keep = heed.dropout_mask((2, case["heads"][0], *case["lengths"]), case["dropout_p"],
+                                 seed=seed, offset=offset)
+        rule.update(keep=torch.from_numpy(keep).to(device),
+                    dropout_p=round(case["dropout_p"] * 65536) / 65536)
+    torch.manual_seed(5)
+    out = call(case, q, k, v, options)
+    reference = attention(q, k, v, **rule)
+    low = attention(q, k, v, upcast=False, scales_k=True, **rule)
+    check(out, reference, low)
+    d_out = torch.randn_like(out)
+    gradients = [torch.autograd.grad(x, (q, k, v), d_out) for x in (out, reference, low)]
+    for ours, expected, torchs in zip(*gradients):
+        check(ours, expected, torchs, multiple=3, absolute=1e-4)
+
+
+def test_lse_conventions(device):
+    q, k, v = (torch.randn(1, 5, 2, 32, device=device, dtype=torch.float16) for _ in range(3))
+    rows = {"window_size": (-1, -3)}
+    _, lse, _ = flash_attn.flash_attn_func(q, k[:, :2], v[:, :2], causal=True,
+                                           return_attn_probs=True)
+    assert torch.isposinf(lse[..., :3]).all() and torch.isfinite(lse[..., 3:]).all()
+    _, lse = flash_attn_interface.flash_attn_func(q, k[:, :2], v[:, :2], causal=True,
+                                                  return_attn_probs=True)
+    assert torch.isneginf(lse[..., :3]).all()
+    assert rows
+
+
+def test_probabilities_for_debugging(device):
+    q, k, v = (torch.randn(2, 20, 2, 32, device=device, dtype=torch.float16) for _ in range(3))
+    out, _, signed = flash_attn.flash_attn_func(q, k, v, 0.3, return_attn_probs=True)
+    p = signed.float().clamp(min=0) / 0.7
+    torch.testing.assert_close(out.float(), torch.einsum("bhij,bjhd->bihd", p, v.float()),
+                               atol=5e-3, rtol=5e-3)
+    assert _get_block_size_n(device, 32, True, False) >= 20
+
+
+def test_private_functions_write_into_views(device):
+    qkv = torch.randn(2, 30, 3, 4, 64, device=device, dtype=torch.float16)
+    q, k, v = qkv.unbind(2)
+    scale = 64 ** -0.5
+    out, lse, _, rng_state = _flash_attn_forward(q, k, v, 0.0, scale, True, -1, -1, 0.0, None,
+                                                 False)
+    d_qkv = torch.full_like(qkv, float("nan"))
+    d_out = torch.randn_like(out)
+    _flash_attn_backward(d_out, q, k, v, out, lse, *d_qkv.unbind(2), 0.0, scale, True, -1, -1, 0.0,
+                         None, False, rng_state)
+    leaf = qkv.detach().requires_grad_()
+    flash_attn.flash_attn_qkvpacked_func(leaf, causal=True).backward(d_out)
+    torch.testing.assert_close(d_qkv, leaf.grad, atol=2e-3, rtol=2e-3)
+
+
+@pytest.mark.parametrize("paged", [False, True])
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_kvcache_appends_rotates_and_attends(paged, interleaved):
+    batch, slots, new = 3, 64, 2
+    k_cache, v_cache = (torch.randn(batch, slots, 2, 32) for _ in range(2))
+    q = torch.randn(batch, new, 4, 32)
+    k, v = (torch.randn(batch, new, 2, 32) for _ in range(2))
+    lengths = torch.tensor([5, 30, 62], dtype=torch.int32)
+    angles = torch.rand(slots, 8) * 6
+    cos, sin = angles.cos(), angles.sin()
+    old_k, old_v = k_cache.clone(), v_cache.clone()
+    pools, extra = (k_cache, v_cache), {}
+    if paged:
+        order = torch.randperm(batch * 4).to(torch.int32)
+        pools = tuple(torch.empty(batch * 4, 16, 2, 32) for _ in range(2))
+        for pool, cache in zip(pools, (k_cache, v_cache)):
+            pool[order.long()] = cache.reshape(batch * 4, 16, 2, 32)
+        extra["block_table"] = order.view(batch, 4)
+    out = flash_attn.flash_attn_with_kvcache(q, *pools, k, v, rotary_cos=cos, rotary_sin=sin,
+                                             rotary_interleaved=interleaved, cache_seqlens=lengths,
+                                             causal=True, **extra)
+    turned_q, turned_k = (apply_rotary_emb(x, cos, sin, interleaved=interleaved,
+                                           seqlen_offsets=lengths) for x in (q, k))
+    for b, length in enumerate(lengths.tolist()):
+        keys = torch.cat([old_k[b, :length], turned_k[b]])[None]
+        values = torch.cat([old_v[b, :length], v[b]])[None]
+        torch.testing.assert_close(out[b], attention(turned_q[b:b + 1], keys, values,
+                                                     causal=True)[0], atol=1e-5, rtol=1e-5)
+        if not paged:
+            torch.testing.assert_close(k_cache[b, length:length + new], turned_k[b])
+
+
+def test_combine():
+    partial, lse = torch.randn(3, 2, 4, 5, 32), torch.randn(3, 2, 4, 5)
+    out, total = flash_attn_interface.flash_attn_combine(partial, lse)
+    torch.testing.assert_close(out, (partial * torch.softmax(lse, 0)[..., None]).sum(0))
+    torch.testing.assert_close(total, torch.logsumexp(lse, 0).transpose(1, 2))
+
+
+def test_padding_and_its_inverse():
+    x = torch.randn(2, 5, 3, requires_grad=True)
+    mask = torch.tensor([[1, 1, 0, 0, 0], [1, 1, 1, 1, 0]])
+    packed, indices, offsets, longest, used = unpad_input(x, mask)
+    assert offsets.tolist() == [0, 2, 6] and longest == 4 and used.tolist() == [2, 4]
+    pad_input(packed, indices, 2, 5).sum().backward()
+    assert torch.equal(x.grad, mask[..., None].expand_as(x).float())
+
+
+def test_softcap_with_dropout_is_refused_as_upstream_does():
+    q = torch.randn(1, 4, 1, 32)
+    with pytest.raises(ValueError, match="softcap and dropout_p"):
+        flash_attn.flash_attn_func(q, q, q, 0.1, softcap=3.0)
+
+
+def test_install_does_not_replace_a_loaded_package(monkeypatch):
+    other = type(sys)("flash_attn")
+    other.__file__ = "/elsewhere/flash_attn/__init__.py"
+    monkeypatch.setitem(sys.modules, "flash_attn", other)
+    with pytest.raises(RuntimeError, match="/elsewhere"):
+        heed.compat.install()
+
+
+def test_other_modules_of_the_namespace_are_not_answered_for():
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("flash_attn.cute")

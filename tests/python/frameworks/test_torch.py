@@ -1,0 +1,163 @@
+"""heed.attention on torch tensors: values, gradients, compilation, CUDA graphs, autocast."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import heed
+import heed.torch
+
+
+def inputs(device, dtype=torch.float32, batch=2, q_len=19, kv_len=33, q_heads=4, kv_heads=2, dim=16,
+           dim_v=24):
+    return [torch.randn(batch, length, heads, width, device=device, dtype=dtype)
+            for length, heads, width in ((q_len, q_heads, dim), (kv_len, kv_heads, dim),
+                                         (kv_len, kv_heads, dim_v))]
+
+
+def sdpa(q, k, v, **options):
+    return F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2),
+                                          enable_gqa=True, **options).transpose(1, 2)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.float16, 4e-3),
+                                              (torch.bfloat16, 3e-2)])
+def test_values_and_gradients(device, dtype, tolerance):
+    ours = [x.requires_grad_() for x in inputs(device, dtype, q_len=33)]
+    theirs = [x.detach().float().requires_grad_() for x in ours]
+    o = heed.attention(*ours, causal=True, alignment="top_left")
+    expected = sdpa(*theirs, is_causal=True)
+    assert o.dtype == dtype and o.device == ours[0].device
+    torch.testing.assert_close(o.float(), expected, atol=tolerance, rtol=tolerance)
+    d_o = torch.randn_like(o)
+    o.backward(d_o)
+    expected.backward(d_o.float())
+    for mine, other in zip(ours, theirs):
+        assert mine.grad.dtype == dtype
+        torch.testing.assert_close(mine.grad.float(), other.grad, atol=4 * tolerance,
+                                   rtol=4 * tolerance)
+
+
+def test_gradcheck_through_o_and_lse():
+    q, k, v = (x.double().requires_grad_() for x in inputs("cpu", batch=1, q_len=3, kv_len=4, dim=4,
+                                                           dim_v=4))
+    torch.manual_seed(0)
+    assert torch.autograd.gradcheck(
+        lambda *arrays: heed.attention(*arrays, causal=True, softcap=2.0, return_lse=True,
+                                       backend="reference"), (q, k, v))
+
+
+def test_bias_and_sinks_get_gradients(device):
+    q, k, v = inputs(device)
+    bias = torch.randn(1, 4, 19, 33, device=device, requires_grad=True)
+    sinks = torch.randn(4, device=device, requires_grad=True)
+    heed.attention(q, k, v, bias=bias, sinks=sinks).square().sum().backward()
+    bias_2 = bias.detach().clone().requires_grad_()
+    sinks_2 = sinks.detach().clone().requires_grad_()
+    s = torch.einsum("bihd,bjhd->bhij", q, k.repeat_interleave(2, 2)) / 4 + bias_2
+    s = torch.cat([s, sinks_2[None, :, None, None].expand(2, 4, 19, 1)], -1)
+    o = torch.einsum("bhij,bjhd->bihd", s.softmax(-1)[..., :-1], v.repeat_interleave(2, 2))
+    o.square().sum().backward()
+    torch.testing.assert_close(bias.grad, bias_2.grad, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(sinks.grad, sinks_2.grad, atol=1e-4, rtol=1e-4)
+
+
+def test_only_the_inputs_that_ask_get_gradients(device):
+    q, k, v = inputs(device)
+    k.requires_grad_()
+    heed.attention(q, k, v).sum().backward()
+    assert k.grad is not None and q.grad is None
+
+
+def test_expanded_and_transposed_gradients(device):
+    q, k, v = (x.requires_grad_() for x in inputs(device))
+    o = heed.attention(q, k, v)
+    o.sum().backward()  # d_o is one number, expanded
+    expanded = q.grad.clone()
+    q.grad = None
+    heed.attention(q, k, v).backward(torch.ones_like(o))
+    torch.testing.assert_close(q.grad, expanded, atol=1e-6, rtol=1e-6)
+    o = heed.attention(q, k, v)
+    d_o = torch.randn(*o.shape[:2], o.shape[3], o.shape[2], device=device).transpose(2, 3)
+    o.backward(d_o)
+
+
+def test_compiles_without_a_graph_break(device):
+    q, k, v = (x.requires_grad_() for x in inputs(device))
+
+    def step(q, k, v):
+        return heed.attention(q * 2, k, v, causal=True, window=(5, 0)).relu()
+
+    compiled = torch.compile(step, fullgraph=True)(q, k, v)
+    torch.testing.assert_close(compiled, step(q, k, v))
+    compiled.sum().backward()
+    compiled_grad, q.grad = q.grad, None
+    step(q, k, v).sum().backward()
+    torch.testing.assert_close(q.grad, compiled_grad)
+
+
+def test_the_operators_obey_the_rules_of_torch(device):
+    q, k, v = (x.requires_grad_() for x in inputs(device))
+    neutral = [value for _, value in heed.torch.NUMBERS.values()]
+    torch.library.opcheck(torch.ops.heed.forward.default,
+                          (q, k, v, *[None] * len(heed.torch.TENSORS), *neutral))
+
+
+def test_autocast(device):
+    q, k, v = inputs(device)
+    with torch.autocast(device, torch.bfloat16):
+        assert heed.attention(q, k, v).dtype == torch.bfloat16
+
+
+def test_dropout_follows_the_generator_of_torch(device):
+    q, k, v = (x.requires_grad_() for x in inputs(device))
+    results = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        q.grad = None
+        o = heed.attention(q, k, v, dropout_p=0.4)
+        o.sum().backward()
+        results.append((o, q.grad.clone()))
+    assert torch.equal(results[0][0], results[1][0])
+    torch.testing.assert_close(results[0][1], results[1][1])
+    assert not torch.equal(results[0][0], heed.attention(q, k, v, dropout_p=0.4))
+
+
+def test_kinds_of_calls_do_not_mix(device):
+    q, k, v = inputs(device)
+    with torch.no_grad():
+        for options in ({}, {"causal": True}, {"scale": 0.1}, {"window": [3, 2]},
+                        {"bias": torch.randn(33, device=device)}):
+            for arrays in ((q, k, v), (q[:, :5], k, v), (q, k[:, ::2], v[:, ::2])):
+                if "bias" in options and arrays[1].shape[1] != 33:
+                    continue
+                first = heed.attention(*arrays, **options)
+                other = heed.attention(*(torch.randn_like(x) for x in arrays), **options)
+                again, lse = heed.attention(*arrays, return_lse=True, **options)
+                assert torch.equal(first, again) and not torch.equal(first, other)
+                assert lse.shape == (2, 4, arrays[0].shape[1])
+
+
+def test_errors_name_the_argument(device):
+    q, k, v = inputs(device)
+    with pytest.raises(heed.InvalidArgumentError, match="head_dim"):
+        heed.attention(q, k[..., :8], v)
+    with pytest.raises(TypeError, match="unexpected option 'colour'"):
+        heed.attention(q, k, v, colour=1)
+    with pytest.raises(ValueError, match="out: not while gradients"):
+        heed.attention(q.requires_grad_(), k, v, out=torch.empty(2, 19, 4, 24, device=device))
+    with pytest.raises(TypeError, match="meta"):
+        heed.operations.run_attention(q.to("meta"), k, v, return_lse=False, out=None)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cuda_graph_replays_with_other_values():
+    q, k, v = inputs("cuda", torch.bfloat16)
+    with torch.no_grad():
+        heed.attention(q, k, v)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            o = heed.attention(q, k, v)
+        q.normal_()
+        graph.replay()
+        assert torch.equal(o, heed.attention(q, k, v))
