@@ -280,9 +280,14 @@ typedef enum heed_kv_format {
   HEED_KV_FP8_E4M3 = 2,
   HEED_KV_INT4 = 3, /* two values a byte, low nibble first */
   HEED_KV_Q8_0 = 4, /* blocks of 32: fp16 scale + 32 int8 */
-  HEED_KV_Q4_0 = 5  /* blocks of 32: fp16 scale + 16 bytes */
+  HEED_KV_Q4_0 = 5  /* blocks of 32: fp16 scale + 16 bytes, whose low nibbles are elements 0 to 15
+                       and high ones 16 to 31; value = scale * (nibble - 8) */
 } heed_kv_format_t;
 
+/* INTERLEAVED is for HEED_KV_INT8, keys and values alike. Slots of a page (or of a row of a
+ * contiguous cache) form blocks of 16, and their number is a multiple of 16; a row has bytes for D
+ * rounded up to 4. Element d of slot s is byte (d / 4) * 64 + (s % 16) * 4 + d % 4 of the rows of
+ * its block laid end to end. */
 typedef enum heed_kv_layout {
   HEED_KV_LAYOUT_ROWS = 0,       /* [page, slot, Hkv, bytes] */
   HEED_KV_LAYOUT_INTERLEAVED = 1 /* 4-byte groups of a dot product kept together, CPU decode */
@@ -304,7 +309,9 @@ typedef struct heed_kv_quant_args {
  * length, then attends to cache length + Snew keys. Caller's lengths are never changed. Shapes: q
  * [B,Snew,Hq,D]; caches [Bc,S,Hkv,D] / [Bc,S,Hkv,Dv] or pools [pages,slots,Hkv,D] with block_table;
  * k_new [B,Snew,Hkv,D]; v_new [B,Snew,Hkv,Dv]; o [B,Snew,Hq,Dv]; lse fp32 [B,Hq,Snew]; cos and sin
- * [rows, rot/2], fp32 or q's dtype, row = position of the token. */
+ * [rows, rot/2], fp32 or q's dtype, row = position of the token: its cache length + index; given
+ * with k_new only. Keys count from slot 0, left padding included: it is hidden, but bias, mask,
+ * window, ALiBi and positions do not shift. */
 typedef struct heed_decode_args {
   size_t struct_size;
   const heed_tensor_t* q;       /* required */
@@ -353,7 +360,8 @@ typedef struct heed_combine_args {
 HEED_API heed_status_t heed_combine(const heed_combine_args_t* args);
 
 /* ---- Quantise a KV cache ------------------------------------------------------------------- */
-/* Shapes: source fp [B,S,Hkv,D]; payload uint8 [B,S,Hkv,bytes]; scales fp32 [B,S,Hkv,groups]. */
+/* Rounds to nearest with a scale from the largest magnitude of each group (docs/numerics.md).
+ * Shapes: source fp [B,S,Hkv,D]; payload uint8 [B,S,Hkv,bytes]; scales fp32 [B,S,Hkv,groups]. */
 typedef struct heed_quantize_kv_args {
   size_t struct_size;
   const heed_tensor_t* source;  /* required */

@@ -40,12 +40,12 @@ HEED_ALWAYS_INLINE inline void ScoreUnits(const WordScoresArgs& args, int first_
   const std::int64_t row_words = 2 * args.keys.num_steps;
   const std::int32_t* q = args.q_words + first_row * row_words;
   for (std::int64_t step = 0; step < args.keys.num_steps; ++step) {
-    const std::int64_t offset = args.keys.offsets[step];
+    const std::int64_t step_bytes = args.keys.offsets[step];
     typename Isa::Ints even[kUnits], odd[kUnits];
     Unroll<kUnits>([&](auto u) HEED_ALWAYS_INLINE {
-      const auto bytes = Isa::LoadInts(units[u.value] + offset);
+      const auto bytes = Isa::LoadInts(units[u.value] + step_bytes);
       // A line holds the units of a block.
-      if constexpr (u.value % kUnitsPerBlock<Isa> == 0) PrefetchAhead(ahead[u.value] + offset);
+      if constexpr (u.value % kUnitsPerBlock<Isa> == 0) PrefetchAhead(ahead[u.value] + step_bytes);
       even[u.value] = Isa::EvenWords(bytes);
       odd[u.value] = Isa::OddWords(bytes);
     });
@@ -122,9 +122,9 @@ HEED_ALWAYS_INLINE inline void AddWordValues(const WordValuesArgs& args, int fir
     const std::uint8_t* bytes = UnitAt<Isa>(args.values.blocks, unit);
     const std::uint8_t* ahead = UnitAt<Isa>(next, unit);
     Unroll<kFours>([&](auto f) HEED_ALWAYS_INLINE {
-      const std::int64_t offset = args.values.offsets[first_step + f.value];
-      PrefetchAhead(ahead + offset);
-      const auto fours = Isa::TransposeFours(Isa::LoadInts(bytes + offset));
+      const std::int64_t step_bytes = args.values.offsets[first_step + f.value];
+      PrefetchAhead(ahead + step_bytes);
+      const auto fours = Isa::TransposeFours(Isa::LoadInts(bytes + step_bytes));
       const auto even = Isa::EvenWords(fours), odd = Isa::OddWords(fours);
       Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
         const std::int16_t* weights = words + r.value * kWordsPerRow + unit * 4 * Isa::kLanes;
