@@ -15,15 +15,32 @@ std::int64_t VisibleKeysOf(const DecodeProblem& problem, std::int64_t batch) {
   return std::max<std::int64_t>(0, keys.end - keys.begin);
 }
 
+std::int64_t SumOfKeys(const DecodeProblem& problem, std::int64_t rounded_up_to) {
+  std::int64_t keys = 0;
+  for (std::int64_t batch = 0; batch < problem.attention.shape.batch; ++batch) {
+    keys += device::CeilDiv(VisibleKeysOf(problem, batch), rounded_up_to) * rounded_up_to;
+  }
+  return keys;
+}
+
+// As many heads as fill a tile, so that whole rows of memory are read at a time; fewer where that
+// would leave too few tasks.
+std::int64_t HeadsPerTask(const DecodeProblem& problem, std::int64_t rows_per_head) {
+  const std::int64_t num_heads = problem.attention.shape.num_kv_heads;
+  const std::int64_t num_blocks = SumOfKeys(problem, kDecodeBlockKeys) / kDecodeBlockKeys;
+  std::int64_t heads =
+      rows_per_head > 0 ? std::min(num_heads, kDecodeTileRows / rows_per_head) : num_heads;
+  while (heads > 1 && num_blocks * device::CeilDiv(num_heads, heads) < kWantedTasks / 2) heads /= 2;
+  return std::max<std::int64_t>(1, heads);
+}
+
 // Keys of a part that share the work of the call evenly. Under fixed_split a sequence's parts
 // depend on its own length alone.
-std::int64_t PartKeys(const DecodeProblem& problem, std::int64_t num_tiles) {
+std::int64_t PartKeys(const DecodeProblem& problem, std::int64_t tasks_per_part,
+                      std::int64_t heads_per_task) {
   if (problem.attention.exec.fixed_split) return kMinPartKeys;
-  std::int64_t work_keys = 0;
-  for (std::int64_t batch = 0; batch < problem.attention.shape.batch; ++batch) {
-    work_keys += VisibleKeysOf(problem, batch) * problem.attention.shape.num_kv_heads * num_tiles;
-  }
-  return std::max(kMinPartKeys, device::CeilDiv(work_keys, kWantedTasks));
+  return std::max({kDecodeBlockKeys, kMinPartKeys / heads_per_task,
+                   device::CeilDiv(SumOfKeys(problem, 1) * tasks_per_part, kWantedTasks)});
 }
 
 std::int64_t NumParts(const DecodeProblem& problem, std::int64_t batch, std::int64_t part_keys) {
@@ -42,14 +59,17 @@ DecodeTasks::DecodeTasks(const DecodeProblem& problem) {
   num_kv_heads_ = shape.num_kv_heads;
   rows_per_head_ = shape.group * shape.max_q_len;
   num_tiles_ = device::CeilDiv(rows_per_head_, kDecodeTileRows);
-  const std::int64_t part_keys = PartKeys(problem, num_tiles_);
+  heads_per_task_ = HeadsPerTask(problem, rows_per_head_);
+  num_head_groups_ = device::CeilDiv(num_kv_heads_, heads_per_task_);
+  const std::int64_t tasks_per_part = num_head_groups_ * num_tiles_;
+  const std::int64_t part_keys = PartKeys(problem, tasks_per_part, heads_per_task_);
   entries_.resize(static_cast<std::size_t>(shape.batch));
   for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
     Entry& entry = entries_[static_cast<std::size_t>(batch)];
     entry.num_parts = NumParts(problem, batch, part_keys);
     entry.first_task = num_tasks_;
     entry.first_partial_row = num_partial_rows_;
-    num_tasks_ += entry.num_parts * num_kv_heads_ * num_tiles_;
+    num_tasks_ += entry.num_parts * tasks_per_part;
     if (entry.num_parts > 1) num_partial_rows_ += entry.num_parts * num_kv_heads_ * rows_per_head_;
     max_parts_ = std::max(max_parts_, entry.num_parts);
   }
@@ -61,8 +81,9 @@ DecodeTask DecodeTasks::TaskAt(std::int64_t index) const {
       [](std::int64_t task, const Entry& entry) { return task < entry.first_task; });
   const auto entry = after - 1;
   const std::int64_t item = index - entry->first_task;
-  return {entry - entries_.begin(), item / num_tiles_ / num_kv_heads_,
-          item / num_tiles_ % num_kv_heads_, item % num_tiles_};
+  const std::int64_t head = item / num_tiles_ % num_head_groups_ * heads_per_task_;
+  return {entry - entries_.begin(), item / num_tiles_ / num_head_groups_, head,
+          std::min(heads_per_task_, num_kv_heads_ - head), item % num_tiles_};
 }
 
 std::int64_t DecodeTasks::PartialRow(const DecodeTask& task) const {

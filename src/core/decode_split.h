@@ -1,5 +1,5 @@
-// How a decode call is cut into tasks: (sequence, part of its keys, KV head, tile of query rows). A
-// pure function of the problem; planner and CPU driver share it.
+// How a decode call is cut into tasks: (sequence, part of its keys, KV heads side by side, tile of
+// query rows). A pure function of the problem; planner and CPU driver share it.
 #ifndef HEED_CORE_DECODE_SPLIT_H_
 #define HEED_CORE_DECODE_SPLIT_H_
 
@@ -14,14 +14,15 @@ namespace heed::core {
 inline constexpr std::int64_t kDecodeBlockKeys = 128;
 // Query rows (G heads of a token side by side) that one task holds.
 inline constexpr std::int64_t kDecodeTileRows = 32;
-// Below this many keys a part costs more than it gains.
+// Below this many keys, counted for each head of a task, a part costs more than it gains.
 inline constexpr std::int64_t kMinPartKeys = 512;
 inline constexpr std::int64_t kMaxParts = 32;
 
 struct DecodeTask {
   std::int64_t batch = 0;
   std::int64_t part = 0;
-  std::int64_t kv_head = 0;
+  std::int64_t kv_head = 0;    // the first
+  std::int64_t num_heads = 1;  // several only where one tile holds all their rows
   std::int64_t tile = 0;
 };
 
@@ -36,11 +37,11 @@ class DecodeTasks {
   // Rows of all partial results; none for sequences of one part.
   std::int64_t num_partial_rows() const { return num_partial_rows_; }
 
-  // Tasks of one part are neighbours, so that heads beside each other in memory are read together.
+  // Tasks of one part are neighbours: a token's heads lie side by side in memory.
   DecodeTask TaskAt(std::int64_t index) const;
-  // Row of the first query row of (sequence, KV head, tile) in the partial results of `part`.
+  // Row of the first query row of (sequence, first KV head, tile) in the partial results of `part`.
   std::int64_t PartialRow(const DecodeTask& task) const;
-  // Number of (sequence, KV head, tile) before this one.
+  // Number of (sequence, first KV head, tile) before this one.
   std::int64_t TileIndex(const DecodeTask& task) const {
     return (task.batch * num_kv_heads_ + task.kv_head) * num_tiles_ + task.tile;
   }
@@ -58,6 +59,8 @@ class DecodeTasks {
   std::int64_t num_kv_heads_ = 0;
   std::int64_t rows_per_head_ = 0;  // G * Snew
   std::int64_t num_tiles_ = 0;      // of each KV head
+  std::int64_t heads_per_task_ = 1;
+  std::int64_t num_head_groups_ = 0;
   std::int64_t num_tasks_ = 0;
   std::int64_t max_parts_ = 1;
   std::int64_t num_partial_rows_ = 0;

@@ -47,6 +47,7 @@ struct BlockKeys {
   const DecodeRows& rows;
   device::KeyRange keys;
   device::KeyRange next;
+  std::int64_t share = 0, num_shares = 1;
 
   int count() const { return static_cast<int>(keys.end - keys.begin); }
   core::KvSlot SlotAt(int key) const {
@@ -306,40 +307,61 @@ float FillWordScales(const BlockKeys& whole, device::KeyRange inside,
   return FillRowScales(part, cache, nullptr, scales + (inside.begin - whole.keys.begin));
 }
 
-// Addresses of blocks of 16 slots, of this block of keys and of the next.
-struct BlockAddresses {
-  const std::uint8_t* blocks[kDecodeBlock / core::kInterleavedSlots];
-  const std::uint8_t* ahead[kDecodeBlock / core::kInterleavedSlots];
-};
+// Lines of this head's share of the next block, as many as the block has itself and in order of
+// address, which hardware prefetchers follow: the whole tokens of a part of its keys where heads
+// lie side by side, else all keys of this head. The rest repeats a line that is there.
+void LocateLines(const BlockKeys& whole, const core::KvCacheView& cache, std::int64_t num_lines,
+                 const void** lines) {
+  constexpr std::int64_t kLineBytes = core::kInterleavedSlots * core::kInterleavedBytes;
+  const core::DecodeProblem& problem = whole.context.problem;
+  const core::DecodeTask& task = whole.rows.task;
+  const bool by_token = cache.rows.head_stride_elems < cache.rows.row_stride_elems;
+  const std::int64_t own_head = task.kv_head;
+  const std::int64_t first_head = by_token ? own_head - whole.share : own_head;
+  const std::int64_t num_heads = by_token ? whole.num_shares : 1;
+  const std::int64_t count = whole.next.end - whole.next.begin;
+  const std::int64_t first = by_token ? count * whole.share / whole.num_shares : 0;
+  const std::int64_t end = by_token ? count * (whole.share + 1) / whole.num_shares : count;
+  std::int64_t line = 0;
+  for (std::int64_t key = whole.next.begin + first; key < whole.next.begin + end; ++key) {
+    const core::KvSlot at = problem.SlotOf(whole.rows.sequence, task.batch, key);
+    for (std::int64_t head = first_head; head < first_head + num_heads; ++head) {
+      const std::uint8_t* row = cache.RowBytes(at, head);
+      for (std::int64_t byte = 0; byte < cache.payload_elems && line < num_lines;
+           byte += kLineBytes) {
+        lines[line++] = row + byte;
+      }
+    }
+  }
+  const void* there = cache.RowBytes(whole.SlotAt(0), own_head);
+  for (; line < num_lines; ++line) lines[line] = there;
+}
+
+using BlockAddresses = const std::uint8_t * [kDecodeBlock / core::kInterleavedSlots];
 
 InterleavedBlocks FindBlocks(const BlockKeys& whole, const core::KvCacheView& cache,
-                             const std::int64_t* offsets, BlockAddresses* addresses) {
+                             const std::int64_t* offsets, const DecodeScratch& scratch,
+                             BlockAddresses& blocks) {
   constexpr int kSlots = core::kInterleavedSlots;
-  const core::DecodeProblem& problem = whole.context.problem;
   const int num_blocks = whole.count() / kSlots;
-  const auto address_of = [&](std::int64_t key) {
-    return cache.RowBytes(problem.SlotOf(whole.rows.sequence, whole.rows.task.batch, key),
-                          whole.rows.task.kv_head);
-  };
+  const std::int64_t num_steps = cache.payload_elems / core::kInterleavedBytes;
   for (int n = 0; n < num_blocks; ++n) {
-    const std::int64_t next = whole.next.begin + n * kSlots;
-    addresses->blocks[n] = address_of(whole.keys.begin + n * kSlots);
-    addresses->ahead[n] = next < whole.next.end ? address_of(next) : addresses->blocks[n];
+    blocks[n] = cache.RowBytes(whole.SlotAt(n * kSlots), whole.rows.task.kv_head);
   }
-  return {addresses->blocks, addresses->ahead, num_blocks, offsets,
-          cache.payload_elems / core::kInterleavedBytes};
+  LocateLines(whole, cache, num_blocks * num_steps, scratch.ahead_lines);
+  return {blocks, scratch.ahead_lines, num_blocks, offsets, num_steps};
 }
 
 void RunWordBlock(const BlockKeys& inside, const DecodeScratch& scratch) {
   const core::DecodeProblem& problem = inside.context.problem;
   const DecodeKernel& kernel = inside.context.kernel;
-  const BlockKeys whole = {inside.context, inside.rows, WholeSlots(inside.keys),
-                           WholeSlots(inside.next)};
-  BlockAddresses addresses;
+  const BlockKeys whole = {inside.context,          inside.rows,  WholeSlots(inside.keys),
+                           WholeSlots(inside.next), inside.share, inside.num_shares};
+  BlockAddresses blocks;
   kernel.word_scores({.q_words = scratch.q_words,
                       .q_scales = scratch.q_scales,
                       .num_rows = whole.rows.num_rows,
-                      .keys = FindBlocks(whole, problem.k, scratch.key_offsets, &addresses),
+                      .keys = FindBlocks(whole, problem.k, scratch.key_offsets, scratch, blocks),
                       .scores = scratch.scores});
   FillWordScales(whole, inside.keys, problem.k, scratch.key_scales);
   const float largest = FillWordScales(whole, inside.keys, problem.v, scratch.value_scales);
@@ -350,13 +372,14 @@ void RunWordBlock(const BlockKeys& inside, const DecodeScratch& scratch) {
     TakeState(args.row, row, scratch);
     scratch.word_scales[row] = args.word_scale;
   }
-  kernel.word_values({.words = scratch.words,
-                      .word_scales = scratch.word_scales,
-                      .num_rows = whole.rows.num_rows,
-                      .values = FindBlocks(whole, problem.v, scratch.value_offsets, &addresses),
-                      .rescale = scratch.rescale,
-                      .o = scratch.o,
-                      .o_stride_elems = scratch.o_stride_elems});
+  kernel.word_values(
+      {.words = scratch.words,
+       .word_scales = scratch.word_scales,
+       .num_rows = whole.rows.num_rows,
+       .values = FindBlocks(whole, problem.v, scratch.value_offsets, scratch, blocks),
+       .rescale = scratch.rescale,
+       .o = scratch.o,
+       .o_stride_elems = scratch.o_stride_elems});
 }
 
 }  // namespace
@@ -402,7 +425,7 @@ void PrepareWords(const DecodeContext& context, const DecodeRows& rows,
 
 void RunDecodeBlock(const DecodeContext& context, const DecodeRows& rows, const KeysAndNext& keys,
                     const DecodeScratch& scratch) {
-  const BlockKeys block = {context, rows, keys.keys, keys.next};
+  const BlockKeys block = {context, rows, keys.keys, keys.next, keys.share, keys.num_shares};
   if (UsesWords(context)) return RunWordBlock(block, scratch);
   RunRowBlock(block, scratch);
 }

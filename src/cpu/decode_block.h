@@ -14,10 +14,12 @@ bool UsesWords(const DecodeContext& context);
 void PrepareWords(const DecodeContext& context, const DecodeRows& rows,
                   const DecodeScratch& scratch);
 
-// Keys of one block, not empty, and those that come after it, to be prefetched.
+// Keys of one block, not empty, and those that come after it: each head of the task has its share
+// of them prefetched.
 struct KeysAndNext {
   device::KeyRange keys;
   device::KeyRange next;
+  std::int64_t share = 0, num_shares = 1;
 };
 
 // Adds the keys to o, max_log2 and sum of the scratch.

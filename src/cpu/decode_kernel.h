@@ -65,7 +65,8 @@ struct DecodeScoresArgs {
 // every offset.
 struct InterleavedBlocks {
   const std::uint8_t* const* blocks;  // [num_blocks]: first row of 16 slots
-  const std::uint8_t* const* ahead;   // [num_blocks]: blocks to prefetch
+  const void* const* ahead;  // [num_blocks * num_steps]: lines to prefetch, one for each vector of
+                             // 64 bytes, in the order in which they are to be asked for
   int num_blocks;
   const std::int64_t* offsets;  // [num_steps]: bytes from there to the elements 4 n to 4 n + 3
   std::int64_t num_steps;

@@ -48,6 +48,9 @@ DecodeScratch Divide(const core::DecodeProblem& problem, Pieces* pieces) {
   scratch.keys = pieces->Take<const void*>(kDecodeBlock + kRowMultiple);
   scratch.values = pieces->Take<const void*>(kDecodeBlock + kRowMultiple);
   scratch.ahead = pieces->Take<const void*>(kDecodeBlock + kRowMultiple);
+  scratch.ahead_lines = pieces->Take<const void*>(
+      is_interleaved ? kDecodeBlock / core::kInterleavedSlots * std::max(key_steps, value_steps)
+                     : 0);
   scratch.unpacked = pieces->Take<float>(kDecodeBlock * std::max(q_stride, o_stride));
   scratch.row_bytes = pieces->Take<std::uint8_t>(std::max(q_stride, o_stride) *
                                                  static_cast<std::int64_t>(sizeof(float)));
@@ -71,6 +74,19 @@ std::size_t DecodeScratchBytes(const core::DecodeProblem& problem) {
 DecodeScratch MakeDecodeScratch(const core::DecodeProblem& problem, void* memory) {
   Pieces pieces(memory);
   return Divide(problem, &pieces);
+}
+
+DecodeScratch SkipRows(const DecodeScratch& scratch, std::int64_t first_row,
+                       std::int64_t key_steps) {
+  DecodeScratch rest = scratch;
+  rest.q += first_row * scratch.q_stride_elems;
+  rest.o += first_row * scratch.o_stride_elems;
+  rest.max_log2 += first_row;
+  rest.sum += first_row;
+  rest.rescale += first_row;
+  rest.q_words += first_row * key_steps * 2;
+  rest.q_scales += first_row;
+  return rest;
 }
 
 }  // namespace heed::cpu

@@ -30,9 +30,10 @@ struct DecodeScratch {
   float* rescale;
   const void** keys;  // [kDecodeBlock + kRowMultiple], in the cache or unpacked
   const void** values;
-  const void** ahead;       // rows of the next block
-  float* unpacked;          // [kDecodeBlock][larger stride]
-  std::uint8_t* row_bytes;  // one interleaved row, or a row of zeros
+  const void** ahead;        // rows of the next block
+  const void** ahead_lines;  // interleaved rows: lines of the next block
+  float* unpacked;           // [kDecodeBlock][larger stride]
+  std::uint8_t* row_bytes;   // one interleaved row, or a row of zeros
   // Interleaved rows only.
   std::int32_t* q_words;  // [kDecodeRows][key steps][2]
   float* q_scales;        // [kDecodeRows]
@@ -47,6 +48,10 @@ std::size_t DecodeScratchBytes(const core::DecodeProblem& problem);
 
 // Requires: memory of DecodeScratchBytes, 64-byte aligned.
 DecodeScratch MakeDecodeScratch(const core::DecodeProblem& problem, void* memory);
+
+// The same scratch for rows from first_row on; what lasts for one block is shared.
+DecodeScratch SkipRows(const DecodeScratch& scratch, std::int64_t first_row,
+                       std::int64_t key_steps);
 
 // Row stride of floats.
 constexpr std::int64_t PaddedElems(std::int64_t num_elems) {

@@ -1,6 +1,7 @@
 #include "cpu/decode_task.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/kv_row.h"
@@ -51,21 +52,36 @@ device::KeyRange KeysOfTask(const DecodeContext& context, const DecodeRows& rows
   return {std::max(part.begin, first.begin), std::min(part.end, std::max(first.end, last.end))};
 }
 
-void Attend(const DecodeContext& context, const DecodeRows& rows, const DecodeScratch& scratch) {
-  std::fill_n(scratch.o, rows.num_rows * scratch.o_stride_elems, 0.0f);
-  std::fill_n(scratch.max_log2, rows.num_rows, -device::kInfinity);
-  std::fill_n(scratch.sum, rows.num_rows, 0.0f);
-  const device::KeyRange keys = KeysOfTask(context, rows);
+// The rows of every head of a task and where their state is.
+struct TaskHead {
+  DecodeRows rows;
+  DecodeScratch scratch;
+};
+using TaskHeads = std::array<TaskHead, static_cast<std::size_t>(kDecodeRows)>;
+
+void Attend(const DecodeContext& context, std::int64_t num_heads, TaskHeads& heads) {
+  const DecodeScratch& scratch = heads[0].scratch;
+  const std::int64_t num_rows = num_heads * heads[0].rows.num_rows;
+  std::fill_n(scratch.o, num_rows * scratch.o_stride_elems, 0.0f);
+  std::fill_n(scratch.max_log2, num_rows, -device::kInfinity);
+  std::fill_n(scratch.sum, num_rows, 0.0f);
+  const device::KeyRange keys = KeysOfTask(context, heads[0].rows);
   if (keys.begin >= keys.end) return;
-  LoadQueries(context, rows, scratch);
-  if (UsesWords(context)) PrepareWords(context, rows, scratch);
+  for (std::int64_t n = 0; n < num_heads; ++n) {
+    const TaskHead& head = heads[static_cast<std::size_t>(n)];
+    LoadQueries(context, head.rows, head.scratch);
+    if (UsesWords(context)) PrepareWords(context, head.rows, head.scratch);
+  }
   const auto block_at = [&](std::int64_t begin) {
     const std::int64_t grid_end = (begin / kDecodeBlock + 1) * kDecodeBlock;
     return device::KeyRange{begin, std::min<std::int64_t>(keys.end, grid_end)};
   };
   for (device::KeyRange block = block_at(keys.begin); block.begin < keys.end;) {
     const device::KeyRange next = block_at(block.end);
-    RunDecodeBlock(context, rows, {block, next}, scratch);
+    for (std::int64_t n = 0; n < num_heads; ++n) {
+      const TaskHead& head = heads[static_cast<std::size_t>(n)];
+      RunDecodeBlock(context, head.rows, {block, next, n, num_heads}, head.scratch);
+    }
     block = next;
   }
 }
@@ -140,6 +156,27 @@ void MergeRow(const DecodeContext& context, const DecodeRows& rows, int row,
   StoreRow(context, rows, {row, scratch.o, {max_log2, sum}});
 }
 
+// Stores the rows of one head, or their partial result; the last part to arrive merges all.
+void FinishHead(const DecodeContext& context, const DecodeRows& rows,
+                const DecodeScratch& scratch) {
+  const std::int64_t num_parts = context.tasks.num_parts(rows.task.batch);
+  if (num_parts == 1) {
+    for (int row = 0; row < rows.num_rows; ++row) {
+      StoreRow(context, rows,
+               {row,
+                scratch.o + row * scratch.o_stride_elems,
+                {scratch.max_log2[row], scratch.sum[row]}});
+    }
+    return;
+  }
+  StorePartial(context, rows, scratch);
+  // Release: this part's results; acquire: those of all others.
+  const std::uint32_t arrived =
+      context.arrivals[context.tasks.TileIndex(rows.task)].fetch_add(1, std::memory_order_acq_rel);
+  if (arrived + 1 != static_cast<std::uint32_t>(num_parts)) return;
+  for (int row = 0; row < rows.num_rows; ++row) MergeRow(context, rows, row, scratch);
+}
+
 }  // namespace
 
 DecodeRows RowsOfTask(const DecodeContext& context, const core::DecodeTask& task) {
@@ -154,24 +191,20 @@ DecodeRows RowsOfTask(const DecodeContext& context, const core::DecodeTask& task
 
 void RunDecodeTask(const DecodeContext& context, const core::DecodeTask& task,
                    const DecodeScratch& scratch) {
-  const DecodeRows rows = RowsOfTask(context, task);
-  Attend(context, rows, scratch);
-  const std::int64_t num_parts = context.tasks.num_parts(task.batch);
-  if (num_parts == 1) {
-    for (int row = 0; row < rows.num_rows; ++row) {
-      StoreRow(context, rows,
-               {row,
-                scratch.o + row * scratch.o_stride_elems,
-                {scratch.max_log2[row], scratch.sum[row]}});
-    }
-    return;
+  const std::int64_t key_steps = context.problem.k.payload_elems / core::kInterleavedBytes;
+  TaskHeads heads;
+  for (std::int64_t n = 0; n < task.num_heads; ++n) {
+    core::DecodeTask of_head = task;
+    of_head.kv_head += n;
+    TaskHead& head = heads[static_cast<std::size_t>(n)];
+    head.rows = RowsOfTask(context, of_head);
+    head.scratch = SkipRows(scratch, n * head.rows.num_rows, key_steps);
   }
-  StorePartial(context, rows, scratch);
-  // Release: this part's results; acquire: those of all others.
-  const std::uint32_t arrived =
-      context.arrivals[context.tasks.TileIndex(task)].fetch_add(1, std::memory_order_acq_rel);
-  if (arrived + 1 != static_cast<std::uint32_t>(num_parts)) return;
-  for (int row = 0; row < rows.num_rows; ++row) MergeRow(context, rows, row, scratch);
+  Attend(context, task.num_heads, heads);
+  for (std::int64_t n = 0; n < task.num_heads; ++n) {
+    const TaskHead& head = heads[static_cast<std::size_t>(n)];
+    FinishHead(context, head.rows, head.scratch);
+  }
 }
 
 }  // namespace heed::cpu

@@ -29,12 +29,12 @@ HEED_ALWAYS_INLINE inline void ScoreUnits(const WordScoresArgs& args, int first_
                                           int first_unit) {
   typename Isa::Ints sums[kRows][kUnits];
   const std::uint8_t* units[kUnits];
-  const std::uint8_t* ahead[kUnits];
-  // Other rows find everything prefetched.
-  const std::uint8_t* const* next = first_row == 0 ? args.keys.ahead : args.keys.blocks;
+  // Only the first rows prefetch; the others find everything there.
+  const bool prefetches = first_row == 0;
+  const void* const* ahead =
+      args.keys.ahead + first_unit / kUnitsPerBlock<Isa> * args.keys.num_steps;
   Unroll<kUnits>([&](auto u) HEED_ALWAYS_INLINE {
     units[u.value] = UnitAt<Isa>(args.keys.blocks, first_unit + u.value);
-    ahead[u.value] = UnitAt<Isa>(next, first_unit + u.value);
     Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE { sums[r.value][u.value] = Isa::ZeroInts(); });
   });
   const std::int64_t row_words = 2 * args.keys.num_steps;
@@ -44,11 +44,15 @@ HEED_ALWAYS_INLINE inline void ScoreUnits(const WordScoresArgs& args, int first_
     typename Isa::Ints even[kUnits], odd[kUnits];
     Unroll<kUnits>([&](auto u) HEED_ALWAYS_INLINE {
       const auto bytes = Isa::LoadInts(units[u.value] + step_bytes);
-      // A line holds the units of a block.
-      if constexpr (u.value % kUnitsPerBlock<Isa> == 0) PrefetchAhead(ahead[u.value] + step_bytes);
       even[u.value] = Isa::EvenWords(bytes);
       odd[u.value] = Isa::OddWords(bytes);
     });
+    if (prefetches) {
+      // A line holds the units of a block.
+      constexpr int kLines = (kUnits + kUnitsPerBlock<Isa> - 1) / kUnitsPerBlock<Isa>;
+      Unroll<kLines>([&](auto n) HEED_ALWAYS_INLINE { PrefetchAhead(ahead[n.value]); });
+      ahead += kLines;
+    }
     Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
       const auto of_even = Isa::BroadcastInt(q + r.value * row_words + 2 * step);
       const auto of_odd = Isa::BroadcastInt(q + r.value * row_words + 2 * step + 1);
@@ -117,13 +121,16 @@ HEED_ALWAYS_INLINE inline void AddWordValues(const WordValuesArgs& args, int fir
   });
   const int num_units = args.values.num_blocks * kUnitsPerBlock<Isa>;
   const std::int16_t* words = args.words + first_row * kWordsPerRow;
-  const std::uint8_t* const* next = first_row == 0 ? args.values.ahead : args.values.blocks;
+  const void* const* ahead =
+      args.values.ahead + first_step * args.values.num_blocks;  // all blocks for each step
   for (int unit = 0; unit < num_units; ++unit) {
     const std::uint8_t* bytes = UnitAt<Isa>(args.values.blocks, unit);
-    const std::uint8_t* ahead = UnitAt<Isa>(next, unit);
+    if (first_row == 0 && unit % kUnitsPerBlock<Isa> == 0) {
+      Unroll<kFours>([&](auto f) HEED_ALWAYS_INLINE { PrefetchAhead(ahead[f.value]); });
+      ahead += kFours;
+    }
     Unroll<kFours>([&](auto f) HEED_ALWAYS_INLINE {
       const std::int64_t step_bytes = args.values.offsets[first_step + f.value];
-      PrefetchAhead(ahead + step_bytes);
       const auto fours = Isa::TransposeFours(Isa::LoadInts(bytes + step_bytes));
       const auto even = Isa::EvenWords(fours), odd = Isa::OddWords(fours);
       Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
