@@ -46,6 +46,9 @@ class Cuda {
   void Replay(CudaGraphExec graph, CudaStream stream);
   void Destroy(CudaGraphExec graph);
   std::size_t FreeBytes();
+  // Launches a kernel that does nothing on the default stream of device 0: what the driver alone
+  // takes for a launch. False when that cannot be had.
+  bool LaunchNothing();
 
  private:
   Cuda();
