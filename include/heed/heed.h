@@ -509,16 +509,26 @@ typedef void (*heed_pack_progress_t)(void* context, int64_t num_done, int64_t nu
 
 typedef struct heed_pack_args {
   size_t struct_size;
-  const char* path;  /* required; the file appears whole or not at all */
-  const char* archs; /* such as "75,80,90a"; NULL = one per generation that has kernels */
-  const char*
-      kernels; /* pattern over kernel labels, * and ? as in file names; NULL = all shipped */
-  int32_t num_threads;           /* 0 = every core the process may use */
+  const char* path;    /* required; the file appears whole or not at all */
+  const char* archs;   /* such as "75,80,90a"; NULL = one per generation that has kernels */
+  const char* kernels; /* pattern over labels of shipped kernels, * and ? as in file names; NULL =
+                          all; those of `calls` are taken in any case */
+  int32_t num_threads; /* 0 = every core the process may use */
   heed_pack_progress_t progress; /* may be NULL */
   void* progress_context;
+  /* Beside the plain and causal kernels, those with these features: sets separated by commas, the
+   * features of a set joined by +, such as "window,softcap+sinks"; "all" = each of them alone:
+   * window softcap alibi bias bias-f32 mask sinks dropout packed paged split deterministic d-bias
+   */
+  const char* features;
+  /* Kernels of these calls, at their head dims and with their features; without `features` then no
+   * others. Read as by heed_plan: pointers to data may be NULL, tensors may be on any device. */
+  const heed_forward_args_t* const* calls;
+  int64_t num_calls;
+  heed_toggle_t with_gradients; /* also the kernels of the calls' backward passes */
 } heed_pack_args_t;
 #define HEED_PACK_ARGS_INIT \
-  { sizeof(heed_pack_args_t), NULL, NULL, NULL, 0, NULL, NULL }
+  { sizeof(heed_pack_args_t), NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0, HEED_OFF }
 
 HEED_API heed_status_t heed_pack_build(const heed_pack_args_t* args);
 

@@ -1,7 +1,10 @@
 // heed_pack_build, heed_pack_describe, heed_pack_verify.
+#include <cinttypes>
+
 #include "api/boundary.h"
 #include "api/text.h"
 #include "core/abi_struct.h"
+#include "core/problem.h"
 #include "cuda/packs.h"
 
 namespace heed::api {
@@ -15,6 +18,25 @@ Status RequirePath(const char* name, const char* path) {
                          : core::InvalidArgument(core::Format("%s = \"\": names no file", name));
 }
 
+Status ReadCalls(const heed_pack_args_t& args, cuda::PackOrder* order) {
+  if (args.num_calls < 0 || (args.num_calls > 0 && args.calls == nullptr)) {
+    return core::InvalidArgument(
+        core::Format("num_calls = %" PRId64 ": calls must point to as many", args.num_calls));
+  }
+  HEED_RETURN_IF_ERROR(
+      core::CheckEnum("with_gradients", core::RawValue(args.with_gradients), HEED_ON));
+  for (std::int64_t at = 0; at < args.num_calls; ++at) {
+    core::ForwardProblem problem;
+    const Status status = core::BuildForwardProblem(args.calls[at], core::Purpose::kPlan, &problem);
+    if (!status.ok()) {
+      return {status.code(), core::Format("calls[%" PRId64 "]: %s", at, status.message().c_str())};
+    }
+    order->calls.push_back(problem);
+  }
+  if (args.with_gradients == HEED_ON) order->last_pass = cuda::Pass::kGradients;
+  return {};
+}
+
 Status Build(const heed_pack_args_t* source) {
   heed_pack_args_t args = HEED_PACK_ARGS_INIT;
   HEED_RETURN_IF_ERROR(core::ReadRequiredStruct("args", source, &args));
@@ -25,8 +47,20 @@ Status Build(const heed_pack_args_t* source) {
   }
   cuda::PackOrder order;
   order.path = args.path;
-  if (args.archs != nullptr) order.archs = args.archs;
+  if (args.archs != nullptr) {
+    if (args.archs[0] == '\0') {
+      return core::InvalidArgument("archs = \"\": names no architecture; NULL stands for all");
+    }
+    order.archs = args.archs;
+  }
   if (args.kernels != nullptr) order.kernels = args.kernels;
+  if (args.features != nullptr) {
+    if (args.features[0] == '\0') {
+      return core::InvalidArgument("features = \"\": names no feature; NULL stands for none");
+    }
+    order.features = args.features;
+  }
+  HEED_RETURN_IF_ERROR(ReadCalls(args, &order));
   order.num_threads = args.num_threads;
   if (args.progress != nullptr) {
     order.progress = [&args](std::int64_t num_done, std::int64_t num_kernels,

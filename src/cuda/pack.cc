@@ -77,6 +77,7 @@ Status Pack::ReadIndex() {
   if (index_bytes > kMaxIndexBytes || !file_.ReadAt(kHeaderBytes, index_bytes, &index)) {
     return Bad(path_, "is cut short");
   }
+  first_record_bytes_ = kHeaderBytes + index_bytes;
   if (core::Sha256Of(index) != checksum) return Bad(path_, "its index is damaged");
   FieldReader reader(index);
   std::uint64_t num_entries = 0;
@@ -112,6 +113,20 @@ Status Pack::Read(const PackEntry& entry, KernelImage* image) const {
   }
   image->origin = KernelImage::Origin::kPack;
   return {};
+}
+
+Status Pack::CheckExtent() const {
+  std::uint64_t end = first_record_bytes_;
+  for (const PackEntry& entry : entries_) {
+    if (entry.offset_bytes != end) {
+      return Bad(path_, "has bytes between its images, or images that share bytes");
+    }
+    end += entry.num_bytes;
+  }
+  if (file_.num_bytes() <= end) return {};  // reading finds out what is missing
+  return core::InvalidArgument(Format("%s: goes on for %llu bytes after its last image",
+                                      path_.c_str(),
+                                      static_cast<unsigned long long>(file_.num_bytes() - end)));
 }
 
 Status WritePack(const std::string& path, const PackFacts& facts,

@@ -47,6 +47,8 @@ class Pack {
   // Null when the pack does not hold the kernel.
   const PackEntry* Find(const ImageKey& key) const;
   core::Status Read(const PackEntry& entry, KernelImage* image) const;
+  // The images fill the file from the index to its end.
+  core::Status CheckExtent() const;
 
  private:
   core::Status ReadIndex();
@@ -54,6 +56,7 @@ class Pack {
   std::string path_;
   core::os::RandomAccessFile file_;
   PackFacts facts_;
+  std::uint64_t first_record_bytes_ = 0;  // offset
   std::vector<PackEntry> entries_;
   std::map<ImageKey, std::size_t> position_;
 };

@@ -21,23 +21,6 @@ struct Job {
   KernelSource source;
 };
 
-Status ReadArchs(const std::string& archs, std::vector<CompileTarget>* targets) {
-  const std::string list = archs.empty() ? kDefaultPackArchs : archs;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    const std::string name = list.substr(begin, end - begin);
-    CompileTarget target;
-    if (!ParseArchName(name, &target)) {
-      return core::InvalidArgument(
-          Format("archs = %.128s: '%.16s' is no architecture; a list such as 75,80,90a is expected",
-                 list.c_str(), name.c_str()));
-    }
-    targets->push_back(target);
-    begin = end + 1;
-  }
-  return {};
-}
-
 // A pack for machines without NVRTC holds code, not PTX, so the compiler must know each one.
 Status RequireArchs(const std::vector<CompileTarget>& targets, const Compiler& compiler) {
   for (const CompileTarget& target : targets) {
@@ -63,6 +46,10 @@ std::vector<Job> JobsFor(const PackTools& tools, const std::vector<CompileTarget
       const std::string& name = source.label.empty() ? source.function : source.label;
       if (pattern.empty() || FitsPattern(name, pattern))
         jobs.push_back({target, std::move(source)});
+    }
+    if (!tools.list_call_kernels) continue;
+    for (KernelSource& source : tools.list_call_kernels(target)) {
+      jobs.push_back({target, std::move(source)});
     }
   }
   return jobs;
@@ -119,6 +106,23 @@ class Workshop {
 
 }  // namespace
 
+Status ParseArchs(const std::string& archs, std::vector<CompileTarget>* targets) {
+  const std::string list = archs.empty() ? kDefaultPackArchs : archs;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::string name = list.substr(begin, end - begin);
+    CompileTarget target;
+    if (!ParseArchName(name, &target)) {
+      return core::InvalidArgument(
+          Format("archs = %.128s: '%.16s' is no architecture; a list such as 75,80,90a is expected",
+                 list.c_str(), name.c_str()));
+    }
+    targets->push_back(target);
+    begin = end + 1;
+  }
+  return {};
+}
+
 bool FitsPattern(std::string_view text, std::string_view pattern) {
   // Position to return to when a later character does not fit: the last star takes one more.
   std::size_t star = std::string_view::npos, star_text = 0;
@@ -143,7 +147,7 @@ bool FitsPattern(std::string_view text, std::string_view pattern) {
 
 Status BuildPackWith(const PackTools& tools, const PackOrder& order) {
   std::vector<CompileTarget> targets;
-  HEED_RETURN_IF_ERROR(ReadArchs(order.archs, &targets));
+  HEED_RETURN_IF_ERROR(ParseArchs(order.archs, &targets));
   std::string error;
   if (!core::os::CanWriteFile(order.path, &error)) return core::InvalidArgument(error);
   std::shared_ptr<const Compiler> compiler;

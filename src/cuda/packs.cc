@@ -59,11 +59,55 @@ std::string JsonText(const Pack& pack) {
 
 }  // namespace
 
+namespace {
+
+// Each call must have kernels on one of the architectures at least.
+Status RequireRowsForCalls(const PackOrder& order) {
+  std::vector<CompileTarget> targets;
+  HEED_RETURN_IF_ERROR(ParseArchs(order.archs, &targets));
+  for (std::size_t at = 0; at < order.calls.size(); ++at) {
+    Status refused;
+    bool has_kernels = false;
+    for (const CompileTarget& target : targets) {
+      std::vector<KernelSource> kernels;
+      const Status status = KernelsOfCall(target, order.calls[at], order.last_pass, "", &kernels);
+      has_kernels = has_kernels || status.ok();
+      if (!status.ok()) refused = status;
+    }
+    if (has_kernels) continue;
+    return {refused.code(), Format("calls[%zu]: %s", at, refused.message().c_str())};
+  }
+  return {};
+}
+
+std::vector<KernelSource> KernelsOfCalls(const PackOrder& order, const CompileTarget& target) {
+  std::vector<KernelSource> kernels;
+  for (std::size_t at = 0; at < order.calls.size(); ++at) {
+    // Architectures without a row for the call leave it out.
+    std::vector<KernelSource> of_call;
+    const std::string suffix = Format(".call%zu", at + 1);
+    if (!KernelsOfCall(target, order.calls[at], order.last_pass, suffix, &of_call).ok()) continue;
+    kernels.insert(kernels.end(), of_call.begin(), of_call.end());
+  }
+  return kernels;
+}
+
+}  // namespace
+
 Status BuildPack(const PackOrder& order) {
+  std::vector<FeatureSet> features;
+  if (!order.features.empty()) HEED_RETURN_IF_ERROR(ParseFeatures(order.features, &features));
+  HEED_RETURN_IF_ERROR(RequireRowsForCalls(order));
+  const bool is_for_calls_alone = !order.calls.empty() && features.empty();
   PackTools tools;
   tools.sources = KernelSources();
   tools.find_compiler = FindNvrtc;
-  tools.list_kernels = [](const CompileTarget& target) { return ShippedKernels(target); };
+  tools.list_kernels = [&](const CompileTarget& target) {
+    return is_for_calls_alone ? std::vector<KernelSource>() : ShippedKernels(target, features);
+  };
+  tools.list_call_kernels = [&](const CompileTarget& target) {
+    return KernelsOfCalls(order, target);
+  };
   std::string ignored;
   tools.cache_folder = CacheFolder(&ignored);
   return BuildPackWith(tools, order);
@@ -79,6 +123,7 @@ Status DescribePack(const std::string& path, PackTextFormat format, std::string*
 Status VerifyPack(const std::string& path) {
   std::shared_ptr<const Pack> pack;
   HEED_RETURN_IF_ERROR(Pack::Open(path, &pack));
+  HEED_RETURN_IF_ERROR(pack->CheckExtent());
   for (const PackEntry& entry : pack->entries()) {
     KernelImage image;
     HEED_RETURN_IF_ERROR(pack->Read(entry, &image));

@@ -5,16 +5,22 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "core/problem.h"
 #include "core/status.h"
+#include "cuda/shipped_kernels.h"
 
 namespace heed::cuda {
 
 struct PackOrder {
   std::string path;
-  std::string archs = {};    // "75,80,90a"; empty = kDefaultPackArchs
-  std::string kernels = {};  // a pattern with * and ? over labels; empty = all
-  int num_threads = 0;       // 0 = every usable core
+  std::string archs = {};                        // "75,80,90a"; empty = kDefaultPackArchs
+  std::string kernels = {};                      // a pattern with * and ? over labels; empty = all
+  std::string features = {};                     // as ParseFeatures reads them; empty = none
+  std::vector<core::ForwardProblem> calls = {};  // what to hold kernels of, beside or instead
+  Pass last_pass = Pass::kForward;               // of these calls
+  int num_threads = 0;                           // 0 = every usable core
   // Kernels done, kernels in all, label of the last. Before the first and after each; never by two
   // threads at once.
   std::function<void(std::int64_t, std::int64_t, const std::string&)> progress = {};
@@ -24,9 +30,11 @@ struct PackOrder {
 // version too.
 inline constexpr const char* kDefaultPackArchs = "75,80,86,90a,100,120";
 
-// Compiles the shipped kernels and writes the pack, whole or not at all.
+// Compiles the shipped kernels, with those of each set of features, and writes the pack, whole or
+// not at all. An order with calls and without features is for the kernels of these calls alone.
 // Errors: HEED_INVALID_ARGUMENT for a list, pattern or path that is no good; HEED_UNAVAILABLE
-// without an NVRTC that knows every architecture.
+// without an NVRTC that knows every architecture; those of planning for a call that no row of these
+// architectures takes.
 core::Status BuildPack(const PackOrder& order);
 
 enum class PackTextFormat : std::uint8_t { kPlain, kJson };

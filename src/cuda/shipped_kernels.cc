@@ -1,5 +1,9 @@
 #include "cuda/shipped_kernels.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "core/plan.h"
 #include "core/registry.h"
 #include "cuda/arch_limits.h"
 #include "cuda/backend.h"
@@ -19,10 +23,25 @@ using core::Op;
 // What packs hold of every row, at the row's own head dim; other features and head dims compile on
 // demand.
 struct Bundle {
-  const char* label;
-  bool is_causal;
+  std::string label;
+  bool is_causal = false;
+  FeatureSet features;
 };
-constexpr Bundle kBundles[] = {{"full", false}, {"causal", true}};
+
+std::vector<Bundle> BundlesOf(std::span<const FeatureSet> feature_sets) {
+  std::vector<Bundle> bundles = {{"full", false, {}}, {"causal", true, {}}};
+  for (const FeatureSet& set : feature_sets) {
+    bundles.push_back({set.label + ".full", false, set});
+    // A window has a right end of its own.
+    if (!set.window) bundles.push_back({set.label + ".causal", true, set});
+  }
+  return bundles;
+}
+
+bool HasKernels(const Bundle& bundle, Op op) {
+  const FeatureSet& features = bundle.features;
+  return op == Op::kForward ? !features.deterministic && !features.d_bias : !features.split;
+}
 
 core::DeviceFacts FactsOf(int arch) {
   core::DeviceFacts facts;
@@ -32,6 +51,28 @@ core::DeviceFacts FactsOf(int arch) {
   facts.cuda.max_shared_bytes = static_cast<std::size_t>(MaxSharedBytes(arch));
   facts.cuda.planner = Planner();
   return facts;
+}
+
+void AddFeatures(const FeatureSet& features, DType dtype, ForwardProblem* problem) {
+  core::ScoreRule& score = problem->score;
+  if (features.window) score.window.left = score.window.right = 128;
+  if (features.softcap) score.softcap = 30.0;
+  score.alibi_slopes.is_present = features.alibi;
+  if (features.bias || features.d_bias) score.bias.dtype = dtype;
+  if (features.bias_f32) score.bias.dtype = DType::kF32;
+  if (features.mask) score.mask.dtype = DType::kBool;
+  score.sinks.is_present = features.sinks;
+  if (features.dropout) score.dropout.drop_threshold = 6554;
+  problem->cu_seqlens_q.is_present = problem->cu_seqlens_kv.is_present = features.packed;
+  if (features.paged) {
+    problem->cu_seqlens_kv.is_present = false;
+    problem->seqused_kv.is_present = problem->block_table.is_present = true;
+    problem->block_table.page_slots = 16;
+    problem->block_table.num_pages = problem->block_table.max_pages = 32;
+    problem->shape.total_kv_rows = 0;
+  }
+  if (features.split) problem->shape.max_kv_len = problem->shape.total_kv_rows = 16384;
+  problem->exec.deterministic = features.deterministic;
 }
 
 // A dense problem at the row's head dim that has few or many query tiles.
@@ -53,6 +94,7 @@ ForwardProblem ProblemFor(const KernelRow& row, const Bundle& bundle, std::int64
                    .head_dim = row.max_head_dim,
                    .head_dim_v = row.max_head_dim};
   problem.score.window.right = bundle.is_causal ? 0 : device::kUnlimited;
+  AddFeatures(bundle.features, row.dtype, &problem);
   return problem;
 }
 
@@ -63,6 +105,7 @@ BackwardProblem BackwardProblemFor(const KernelRow& row, const Bundle& bundle,
   for (core::RowsView* view : {&problem.d_o, &problem.dq, &problem.dk, &problem.dv}) {
     view->dtype = row.dtype;
   }
+  if (bundle.features.d_bias) problem.d_bias.dtype = row.dtype;
   return problem;
 }
 
@@ -70,8 +113,10 @@ constexpr std::int64_t kHeadCounts[] = {8, 4096};
 
 // Whether the planner would choose the row for this kind of problem on this architecture.
 bool IsChosen(const KernelRow& row, const Bundle& bundle, const core::DeviceFacts& facts) {
+  if (!HasKernels(bundle, row.op)) return false;
   for (const std::int64_t num_heads : kHeadCounts) {
     core::Plan plan;
+    if (bundle.features.split && num_heads != kHeadCounts[0]) continue;
     const core::Status planned =
         row.op == Op::kForward
             ? core::PlanForward(ProblemFor(row, bundle, num_heads), facts, &plan, nullptr)
@@ -97,7 +142,8 @@ KernelSource Labelled(const KernelKey& key, const std::string& label,
 void AddRow(const KernelRow& row, const Bundle& bundle, std::vector<KernelSource>* kernels) {
   const std::string label = std::string(row.id) + "." + bundle.label;
   if (row.op == Op::kForward) {
-    const KernelKey key = ForwardKeyOf(row, ProblemFor(row, bundle, 1), 1);
+    const KernelKey key =
+        ForwardKeyOf(row, ProblemFor(row, bundle, 1), bundle.features.split ? 2 : 1);
     return kernels->push_back(Labelled(key, label, SharedBytesOf(row)));
   }
   const KernelKey key = BackwardKeyOf(row, BackwardProblemFor(row, bundle, 1));
@@ -107,36 +153,107 @@ void AddRow(const KernelRow& row, const Bundle& bundle, std::vector<KernelSource
   kernels->push_back(Labelled(BackwardRowsKeyOf(key, KernelEntry::kBackwardPost), label + ".post"));
 }
 
-void AddHelpers(std::vector<KernelSource>* kernels) {
-  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32}) {
-    kernels->push_back(
-        Labelled(CombineKeyOf(dtype, false), std::string("cuda.combine.") + DTypeName(dtype)));
-  }
+KernelKey ConvertLseKeyOf(int direction) {
   KernelKey key;
   key.entry = KernelEntry::kConvertLse;
-  for (const int direction : {0, 1}) {  // to and from a caller's fp16 lse
-    key.traits.variant = direction;
-    kernels->push_back(Labelled(key, direction == 0 ? "cuda.lse.to_f16" : "cuda.lse.from_f16"));
+  key.traits.variant = direction;
+  return key;
+}
+
+void AddHelpers(std::vector<KernelSource>* kernels) {
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32}) {
+    const std::string label = std::string("cuda.combine.") + DTypeName(dtype);
+    kernels->push_back(Labelled(CombineKeyOf(dtype, false), label));
+    kernels->push_back(Labelled(CombineKeyOf(dtype, true), label + ".packed"));
   }
-  key = {};
+  for (const int direction : {0, 1}) {  // to and from a caller's fp16 lse
+    kernels->push_back(Labelled(ConvertLseKeyOf(direction),
+                                direction == 0 ? "cuda.lse.to_f16" : "cuda.lse.from_f16"));
+  }
+  KernelKey key;
   key.entry = KernelEntry::kDropoutMask;
   kernels->push_back(Labelled(key, "cuda.dropout_mask"));
 }
 
-}  // namespace
-
-std::vector<KernelSource> ShippedKernels(CompileTarget target) {
-  const int arch = 10 * target.major + target.minor;
-  constexpr int kOldestArch = 75;
-  if (arch < kOldestArch) return {};
-  core::DeviceFacts facts = FactsOf(arch);
+core::DeviceFacts FactsOf(CompileTarget target) {
+  core::DeviceFacts facts = FactsOf(10 * target.major + target.minor);
   // Rows that need them also need wgmma, which plain sm_90 code cannot have.
   facts.cuda.has_tensor_maps = target.arch_specific;
+  return facts;
+}
+
+void AddUnlessThere(KernelSource source, std::vector<KernelSource>* kernels) {
+  const auto is_same = [&](const KernelSource& other) { return other.label == source.label; };
+  if (std::none_of(kernels->begin(), kernels->end(), is_same)) kernels->push_back(source);
+}
+
+void AddForwardCall(const ForwardProblem& call, const core::Plan& plan, const std::string& suffix,
+                    std::vector<KernelSource>* kernels) {
+  const KernelKey key = ForwardKeyOf(*plan.row, call, plan.num_splits);
+  AddUnlessThere(Labelled(key, plan.row->id + suffix), kernels);
+  if (plan.num_splits > 1) {
+    AddUnlessThere(
+        Labelled(CombineKeyOf(call.o.dtype, key.traits.varlen != 0), "cuda.combine" + suffix),
+        kernels);
+  }
+}
+
+// Gradients of the types, strides and head dims of what they are gradients of.
+BackwardProblem GradientsOf(const ForwardProblem& call) {
+  BackwardProblem problem;
+  problem.forward = call;
+  problem.d_o = call.o;
+  problem.dq = call.q;
+  problem.dk = call.k;
+  problem.dv = call.v;
+  return problem;
+}
+
+}  // namespace
+
+core::Status KernelsOfCall(CompileTarget target, const ForwardProblem& call, Pass last_pass,
+                           const std::string& suffix, std::vector<KernelSource>* kernels) {
+  core::DeviceFacts facts = FactsOf(target);
+  ForwardProblem problem = call;
+  problem.exec.backend = HEED_BACKEND_CUDA;
+  problem.exec.device = {HEED_DEVICE_CUDA, 0};
+  // A small, a middle and a large GPU of a generation: they divide small calls from large ones.
+  for (const int num_multiprocessors : {20, 80, 132, 170}) {
+    facts.cuda.num_multiprocessors = num_multiprocessors;
+    core::Plan plan;
+    HEED_RETURN_IF_ERROR(core::PlanForward(problem, facts, &plan, nullptr));
+    AddForwardCall(problem, plan, suffix, kernels);
+    if (last_pass == Pass::kForward) continue;
+    const BackwardProblem gradients = GradientsOf(problem);
+    HEED_RETURN_IF_ERROR(core::PlanBackward(gradients, facts, &plan, nullptr));
+    const KernelKey key = BackwardKeyOf(*plan.row, gradients);
+    const std::string label = plan.row->id + suffix;
+    AddUnlessThere(Labelled(key, label), kernels);
+    for (const auto& [entry, name] : {std::pair{KernelEntry::kBackwardPre, ".pre"},
+                                      std::pair{KernelEntry::kBackwardPost, ".post"}}) {
+      AddUnlessThere(Labelled(BackwardRowsKeyOf(key, entry), label + name), kernels);
+    }
+  }
+  for (const int direction : {0, 1}) {  // to and from a caller's fp16 lse
+    if (problem.lse.dtype == DType::kF16) {
+      AddUnlessThere(Labelled(ConvertLseKeyOf(direction),
+                              (direction == 0 ? "cuda.lse.to_f16" : "cuda.lse.from_f16") + suffix),
+                     kernels);
+    }
+  }
+  return {};
+}
+
+std::vector<KernelSource> ShippedKernels(CompileTarget target,
+                                         std::span<const FeatureSet> feature_sets) {
+  constexpr int kOldestArch = 75;
+  if (10 * target.major + target.minor < kOldestArch) return {};
+  const core::DeviceFacts facts = FactsOf(target);
   std::vector<KernelSource> kernels;
   for (const KernelRow& row : core::KernelRows()) {
     const bool has_tiles = row.op == Op::kForward || row.op == Op::kBackward;
     if (row.backend != core::Backend::kCuda || !has_tiles) continue;
-    for (const Bundle& bundle : kBundles) {
+    for (const Bundle& bundle : BundlesOf(feature_sets)) {
       if (IsChosen(row, bundle, facts)) AddRow(row, bundle, &kernels);
     }
   }

@@ -26,7 +26,25 @@ TEST(PackArguments, AreChecked) {
   args.num_threads = 1;
   args.archs = "eighty";
   ExpectRefused(heed_pack_build(&args), "archs = eighty");
+  args.archs = "";
+  ExpectRefused(heed_pack_build(&args), "archs = \"\"");
   args.archs = "80";
+  for (const char* features : {"", "windows", "window,", "bias+bias-f32", "window+"}) {
+    args.features = features;
+    ExpectRefused(heed_pack_build(&args), "features");
+  }
+  args.features = nullptr;
+  args.num_calls = 1;
+  ExpectRefused(heed_pack_build(&args), "num_calls = 1");
+  args.num_calls = -1;
+  ExpectRefused(heed_pack_build(&args), "num_calls = -1");
+  const heed_forward_args_t empty_call = HEED_FORWARD_ARGS_INIT;
+  const heed_forward_args_t* const calls[] = {&empty_call};
+  args.calls = calls;
+  args.num_calls = 1;
+  ExpectRefused(heed_pack_build(&args), "calls[0]: q = NULL");
+  args.calls = nullptr;
+  args.num_calls = 0;
   ExpectRefused(heed_pack_build(&args), "/nowhere/x.heedpack: cannot create");
   args.struct_size = 8;
   ExpectRefused(heed_pack_build(&args), "struct_size = 8");

@@ -61,10 +61,29 @@ TEST_F(PackCli, BuildsListsAndVerifies) {
   EXPECT_EQ(verified.out, Path("x.heedpack") + ": ok\n");
 
   std::string content = ReadFile(Path("x.heedpack"));
+  WriteFile(Path("x.heedpack"), content + "trailing");
+  ExpectError(Pack({"verify", Path("x.heedpack")}), 2, "8 bytes after its last image");
   content[content.size() - 100] ^= 1;
   WriteFile(Path("x.heedpack"), content);
   ExpectError(Pack({"verify", Path("x.heedpack")}), 2, "damaged");
   EXPECT_EQ(Pack({"list", Path("x.heedpack")}).exit_code, 0) << "the index is sound";
+}
+
+TEST_F(PackCli, HoldsTheKernelsOfProblems) {
+  WriteFile(Path("problems"), "# one a line\n\n--d 40 --dtype f16 --heads 64 --sq 4096\n");
+  const Outcome built =
+      Pack({"build", "--arch", "75,80", "--for", "@" + Path("problems"), "--for",
+            "--d 16 --dtype bf16 --sq 1 --skv 8192 --with seqused", "-o", Path("x.heedpack")});
+  if (IsWithoutNvrtc(built)) GTEST_SKIP() << "NOT TESTED: " << built.err;
+  ASSERT_EQ(built.exit_code, 0) << built.err;
+  const std::string listed = Pack({"list", Path("x.heedpack")}).out;
+  for (const char* part :
+       {"75     cuda.sm75.forward.f16.d64.", "80     cuda.sm80.forward.f16.d64.", ".call1\n",
+        "80     cuda.sm80.forward.bf16.d64.", "80     cuda.combine.call2\n"}) {
+    EXPECT_NE(listed.find(part), std::string::npos) << part << ": " << listed;
+  }
+  EXPECT_EQ(listed.find("75     cuda.sm75.forward.bf16"), std::string::npos) << "has no such row";
+  EXPECT_EQ(listed.find("d128"), std::string::npos) << "not asked for: " << listed;
 }
 
 TEST_F(PackCli, TheSameKernelsGiveTheSameFile) {
@@ -90,6 +109,13 @@ TEST_F(PackCli, RefusesWrongUse) {
   ExpectError(Pack({"verify"}), 2, "file");
   ExpectError(Pack({"verify", Path("absent")}), 2, "absent: cannot open");
   ExpectError(Pack({"build", "--arch", "80;90", "-o", Path("x")}), 2, "archs = 80;90");
+  ExpectError(Pack({"build", "--arch", "", "-o", Path("x")}), 2, "archs = \"\"");
+  ExpectError(Pack({"build", "--features", "", "-o", Path("x")}), 2, "features = \"\"");
+  ExpectError(Pack({"build", "--features", "window,softcup", "-o", Path("x")}), 2, "'softcup'");
+  ExpectError(Pack({"build", "--for", "--d 64 --dd 3", "-o", Path("x")}), 2, "--dd");
+  ExpectError(Pack({"build", "--for", "@" + Path("none"), "-o", Path("x")}), 2, "cannot read");
+  ExpectError(Pack({"build", "--for", "--d 9000", "-o", Path("x")}), 3, "calls[0]: no kernel row");
+  ExpectError(Pack({"build", "--gradients", "-o", Path("x")}), 2, "--for");
   ExpectError(Pack({"build", "-o", Path("no/x")}), 2, "no/x: cannot create");
   ExpectError(Pack({"build", "--threads", "0", "-o", Path("x")}), 2, "--threads");
   WriteFile(Path("text"), "not a pack");

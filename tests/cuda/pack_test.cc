@@ -172,6 +172,17 @@ TEST_F(PackTest, CutAnywhereIsNoticed) {
   }
 }
 
+TEST_F(PackTest, BytesOfNoImageAreNoticed) {
+  const std::string content = test::ReadText(WriteGoodPack());
+  std::shared_ptr<const Pack> pack;
+  ASSERT_TRUE(Pack::Open(path, &pack).ok());
+  EXPECT_TRUE(pack->CheckExtent().ok());
+  test::WriteText(path, content + "abc");
+  ASSERT_TRUE(Pack::Open(path, &pack).ok());
+  EXPECT_NE(pack->CheckExtent().message().find("3 bytes after its last image"), std::string::npos)
+      << pack->CheckExtent().message();
+}
+
 TEST_F(PackTest, ADamagedImageIsCompiledInstead) {
   std::string content = test::ReadText(WriteGoodPack());
   content[content.find("log of g") + 4] ^= 1;

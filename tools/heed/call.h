@@ -50,6 +50,7 @@ class ForwardCall {
   ForwardCall& operator=(const ForwardCall&) = delete;
 
   heed_exec_args_t* exec() { return &exec_; }
+  const heed_forward_args_t* args() const { return &args_; }
   // Scratch kept over many calls, so that timings do not include the allocator.
   void UseWorkspace(void* workspace, std::size_t num_bytes);
 

@@ -20,6 +20,20 @@ void AddPackSubcommands(CLI::App* pack, PackOptions* options) {
       ->add_option("--rows", options->rows,
                    "kernels to take, by the labels that list shows; * and ? as in file names (all)")
       ->type_name("PATTERN");
+  build
+      ->add_option("--features", options->features,
+                   "also kernels with these: sets separated by commas, features of a set joined by "
+                   "+; all = each alone (window, softcap, alibi, bias, bias-f32, mask, sinks, "
+                   "dropout, packed, paged, split, deterministic, d-bias)")
+      ->type_name("LIST");
+  build
+      ->add_option("--for", options->problems,
+                   "kernels of this problem, in the words of heed explain, and without --features "
+                   "no others; @FILE holds one problem a line; may be repeated")
+      ->type_name("OPTIONS")
+      ->allow_extra_args(false);
+  build->add_flag("--gradients", options->with_gradients,
+                  "also the kernels of these problems' backward passes");
   build->add_option("--threads", options->num_threads, "kernels compiled at once (every core)")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");

@@ -1,0 +1,88 @@
+// Which kernels features and calls stand for. Nothing is compiled.
+#include "cuda/shipped_kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cuda/features.h"
+
+namespace heed::cuda {
+namespace {
+
+constexpr CompileTarget kHopper = {.major = 9, .minor = 0, .arch_specific = true};
+
+std::vector<FeatureSet> SetsOf(const std::string& text) {
+  std::vector<FeatureSet> sets;
+  EXPECT_TRUE(ParseFeatures(text, &sets).ok()) << text;
+  return sets;
+}
+
+std::vector<std::string> LabelsOf(const std::vector<KernelSource>& kernels) {
+  std::vector<std::string> labels;
+  for (const KernelSource& kernel : kernels) labels.push_back(kernel.label);
+  return labels;
+}
+
+// Of labels that end so.
+std::vector<KernelSource> EndingIn(const std::vector<KernelSource>& kernels,
+                                   const std::string& end) {
+  std::vector<KernelSource> kept;
+  for (const KernelSource& kernel : kernels) {
+    if (kernel.label.ends_with(end)) kept.push_back(kernel);
+  }
+  return kept;
+}
+
+TEST(Features, AreSetsOfNames) {
+  const std::vector<FeatureSet> sets = SetsOf("window,softcap+sinks,window");
+  ASSERT_EQ(sets.size(), 2u) << "the same set twice is one";
+  EXPECT_TRUE(sets[0].window && !sets[0].softcap);
+  EXPECT_TRUE(sets[1].softcap && sets[1].sinks && !sets[1].window);
+  EXPECT_EQ(SetsOf("all").size(), 13u);
+  std::vector<FeatureSet> none;
+  for (const char* text : {"", "Window", "window,", "+sinks", "bias+bias-f32", "d-bias+bias-f32"}) {
+    EXPECT_EQ(ParseFeatures(text, &none).code(), HEED_INVALID_ARGUMENT) << text;
+  }
+}
+
+TEST(ShippedKernels, HaveOneOfEachRowPerFeature) {
+  const std::vector<FeatureSet> all = SetsOf("all");
+  for (const CompileTarget& target :
+       {CompileTarget{.major = 7, .minor = 5}, CompileTarget{.major = 8, .minor = 0}, kHopper}) {
+    const std::vector<KernelSource> kernels = ShippedKernels(target, all);
+    std::vector<std::string> labels = LabelsOf(kernels);
+    std::sort(labels.begin(), labels.end());
+    EXPECT_EQ(std::adjacent_find(labels.begin(), labels.end()), labels.end());
+    const std::size_t num_plain = EndingIn(ShippedKernels(target), ".full").size();
+    EXPECT_GT(num_plain, 5u);
+    for (const char* name : {"softcap", "alibi", "bias", "sinks", "dropout", "packed"}) {
+      EXPECT_EQ(EndingIn(kernels, std::string(".") + name + ".full").size(), num_plain) << name;
+      for (const KernelSource& kernel : EndingIn(kernels, std::string(".") + name + ".full")) {
+        if (std::string(name) != "packed") continue;
+        EXPECT_NE(kernel.traits_header.find("kVarlen = 1"), std::string::npos) << kernel.label;
+      }
+    }
+    for (const KernelSource& kernel : EndingIn(kernels, ".d-bias.full")) {
+      EXPECT_NE(kernel.label.find(".backward."), std::string::npos) << kernel.label;
+    }
+    EXPECT_GT(EndingIn(kernels, ".split.full").size(), 0u);
+    for (const KernelSource& kernel : EndingIn(kernels, ".split.full")) {
+      EXPECT_NE(kernel.label.find(".forward."), std::string::npos) << kernel.label;
+      EXPECT_NE(kernel.traits_header.find("kSplit = 1"), std::string::npos) << kernel.label;
+    }
+  }
+}
+
+// What a Hopper row does not read runs on an older family's, and its kernels are those.
+TEST(ShippedKernels, OfAFeatureThatHopperRowsLeaveAreOthers) {
+  const std::vector<FeatureSet> sets = SetsOf("paged");
+  const std::vector<KernelSource> kernels = ShippedKernels(kHopper, sets);
+  EXPECT_GT(EndingIn(kernels, ".paged.full").size(), 0u);
+  for (const KernelSource& kernel : EndingIn(kernels, ".paged.full")) {
+    EXPECT_NE(kernel.label.find(".sm80."), std::string::npos) << kernel.label;
+  }
+}
+
+}  // namespace
+}  // namespace heed::cuda
