@@ -65,18 +65,13 @@ struct ScoreTerms {
   std::uint8_t* is_live;  // out [num_keys]: some lane sees the key
 };
 
-// Rows that lie at one stride.
+// Rows that lie at one stride. As `prefetch` of a call: what the caller wants in the second-level
+// cache soon.
 struct StridedRows {
   const std::uint8_t* first = nullptr;
   std::int64_t stride_bytes = 0;
   std::int64_t row_bytes = 0;
   std::int64_t num_rows = 0;
-};
-
-// What the caller wants in the second-level cache soon.
-struct PrefetchArgs {
-  StridedRows keys;
-  StridedRows values;
 };
 
 // S^T = K Q^T for one tile and part of one block.
@@ -90,7 +85,7 @@ struct ScoresArgs {
   float* block_max;              // out [tile_rows], in the units of scores
   const LaneIntervals* visible;  // null = every lane sees every key
   const ScoreTerms* terms;       // null = none; else scores come out in log2 units
-  PrefetchArgs prefetch;
+  StridedRows prefetch;
 };
 
 // Online softmax, then O^T += V^T P^T, for the scores of one ScoresArgs.
@@ -107,6 +102,7 @@ struct ValuesArgs {
   float* row_max;      // [tile_rows], units of scores
   float* row_sum;      // [tile_rows]
   float* o;            // [head_dim_v][tile_rows], not normalised
+  StridedRows prefetch;
 };
 
 // Rows of o from o^T times a factor per row.

@@ -28,6 +28,12 @@ KvBlock LoadKvBlock(const core::ForwardProblem& problem, const ForwardKernel& ke
                     const HeadSequence& head, device::KeyRange keys, std::int64_t num_tiles,
                     const WorkerScratch& scratch);
 
+// Rows of keys and values that tiles will need soon.
+struct PrefetchArgs {
+  StridedRows keys;
+  StridedRows values;
+};
+
 // Share `index` of `count` of the rows of keys, for prefetching. Nothing where the rows do not lie
 // at one stride, or there are none.
 PrefetchArgs ShareOfRows(const core::ForwardProblem& problem, const HeadSequence& head,

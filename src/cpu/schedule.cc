@@ -37,14 +37,18 @@ TileRange TileSchedule::RangeAt(std::int64_t item, std::int64_t num_items) const
 }
 
 bool TileSchedule::Next(TileRange* range) {
-  // A quarter of a worker's fair share of what is left: imbalance at the end is one small range.
-  constexpr std::int64_t kSharesPerWorker = 4;
+  // Half of a worker's fair share of what is left: imbalance at the end is one small range. Two
+  // tiles at least while all workers get some: each range loads all blocks of keys and values for
+  // itself, and a single tile is too little work to hide that behind.
+  constexpr std::int64_t kSharesPerWorker = 2, kLeastTiles = 2;
+  const std::int64_t num_workers = limits_.num_workers;
   std::int64_t item = next_item_.load(std::memory_order_relaxed);
   do {
     const std::int64_t left = num_items_ - item;
     if (left <= 0) return false;
-    const std::int64_t share = left / (kSharesPerWorker * limits_.num_workers);
-    *range = RangeAt(item, std::clamp<std::int64_t>(share, 1, limits_.max_tiles_per_range));
+    const std::int64_t share = num_workers == 1 ? left : left / (kSharesPerWorker * num_workers);
+    const std::int64_t least = left >= kLeastTiles * num_workers ? kLeastTiles : 1;
+    *range = RangeAt(item, std::min(std::max(share, least), limits_.max_tiles_per_range));
   } while (
       !next_item_.compare_exchange_weak(item, item + range->num_tiles, std::memory_order_relaxed));
   return true;

@@ -29,8 +29,8 @@ class TileSchedule {
  public:
   TileSchedule(const core::ForwardProblem& problem, const ScheduleLimits& limits);
 
-  // Takes the next range; false when none is left. Ranges shrink towards the end so that workers
-  // finish together. Thread-safe.
+  // Takes the next range; false when none is left. With several workers ranges shrink towards the
+  // end so that they finish together. Thread-safe.
   bool Next(TileRange* range);
 
  private:

@@ -91,7 +91,7 @@ void ProcessBlock(const ForwardContext& context, const HeadSequence& head, const
                                         .block_max = scratch.block_max(),
                                         .visible = sees_all ? nullptr : &intervals,
                                         .terms = has_terms ? &terms : nullptr,
-                                        .prefetch = prefetch});
+                                        .prefetch = prefetch.keys});
 
   KvBlock visible = block;
   if (CanHideKeys(score)) {
@@ -120,7 +120,8 @@ void ProcessBlock(const ForwardContext& context, const HeadSequence& head, const
        .keep = has_dropout ? scratch.keep() : nullptr,
        .row_max = tile.state.row_max,
        .row_sum = tile.state.row_sum,
-       .o = tile.state.o});
+       .o = tile.state.o,
+       .prefetch = prefetch.values});
 }
 
 }  // namespace

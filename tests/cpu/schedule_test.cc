@@ -71,6 +71,20 @@ TEST(TileSchedule, RangesShrinkTowardsTheEnd) {
   EXPECT_EQ(ranges.back().num_tiles, 1);
 }
 
+TEST(TileSchedule, OneWorkerNeedsNoSmallRanges) {
+  const std::vector<cpu::TileRange> ranges = Drain(DenseProblem(1, 240, 64), {24, 8, 1});
+  ASSERT_EQ(ranges.size(), 9u);  // three heads of 20 tiles
+  for (std::size_t i = 0; i < ranges.size(); ++i) EXPECT_EQ(ranges[i].num_tiles, i % 3 < 2 ? 8 : 4);
+}
+
+TEST(TileSchedule, FewTilesGoToAllWorkers) {
+  EXPECT_EQ(Drain(DenseProblem(1, 24, 64), {24, 8, 6}).size(), 6u);  // three heads of two tiles
+  const std::vector<cpu::TileRange> ranges =
+      Drain(DenseProblem(1, 48, 64), {24, 8, 6});  // 12 tiles
+  EXPECT_GE(ranges.size(), 6u);
+  for (const cpu::TileRange& range : ranges) EXPECT_LE(range.num_tiles, 2);
+}
+
 TEST(TileSchedule, NothingToDo) {
   EXPECT_TRUE(Drain(DenseProblem(0, 10, 10), {24, 8, 2}).empty());
   EXPECT_TRUE(Drain(DenseProblem(2, 0, 10), {24, 8, 2}).empty());

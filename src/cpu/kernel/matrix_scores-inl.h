@@ -71,7 +71,8 @@ void ComputeMatrixScores(const ScoresArgs& args) {
         StoreSums<Unit, matrices.value, kVectors>(args.scores + first_key * kTileLanes<Isa>);
         finished = first_key;
         const std::int64_t end_key = first_key + matrices.value * kMatrixRows;
-        PrefetchBeside<Isa>(args, first_key, ClampKey(end_key, 0, args.num_keys));
+        PrefetchBeside<Isa>(args.prefetch, first_key, ClampKey(end_key, 0, args.num_keys),
+                            args.num_keys);
       });
   FinishScores<Isa, kVectors>(args, finished, args.num_keys);
   if (args.terms != nullptr) TransformScores<Isa, kVectors>(args);

@@ -91,6 +91,8 @@ void AccumulateMatrixValues(const ValuesArgs& args) {
     AddSums<Isa, kVectors>(args, update, sums, added, first_column);
     StoreSums<Unit, matrices.value, kVectors>(sums);
     added = first_column;
+    const std::int64_t end_matrix = first_matrix + matrices.value;
+    PrefetchBeside<Isa>(args.prefetch, first_matrix, end_matrix, num_matrices);
   };
   ForRowGroups<kHeight>(0, num_matrices, process);
   AddSums<Isa, kVectors>(args, update, sums, added, args.head_dim_v);

@@ -92,10 +92,11 @@ inline void TransformScores(const ScoresArgs& args) {
   }
 }
 
-// Asks for the share of `rows` that belongs to part [begin, end) of `whole` units of work.
+// Asks for the share of `rows` that belongs to part [begin, end) of `whole` units of work. Spread
+// over the register tiles of both products, so that no burst fills the queue of outstanding misses.
 template <class Isa>
-HEED_ALWAYS_INLINE inline void PrefetchShare(const StridedRows& rows, std::int64_t begin,
-                                             std::int64_t end, std::int64_t whole) {
+__attribute__((noinline)) void PrefetchBeside(const StridedRows& rows, std::int64_t begin,
+                                              std::int64_t end, std::int64_t whole) {
   constexpr std::int64_t kLineBytes = 64;
   constexpr int kReadOnly = 0, kSecondLevel = 2;
   for (std::int64_t row = begin * rows.num_rows / whole; row < end * rows.num_rows / whole; ++row) {
@@ -104,14 +105,6 @@ HEED_ALWAYS_INLINE inline void PrefetchShare(const StridedRows& rows, std::int64
       __builtin_prefetch(first + at, kReadOnly, kSecondLevel);
     }
   }
-}
-
-// Spread over the groups of a block, so that no burst fills the queue of outstanding misses.
-template <class Isa>
-__attribute__((noinline)) void PrefetchBeside(const ScoresArgs& args, std::int64_t begin,
-                                              std::int64_t end) {
-  PrefetchShare<Isa>(args.prefetch.keys, begin, end, args.num_keys);
-  PrefetchShare<Isa>(args.prefetch.values, begin, end, args.num_keys);
 }
 
 template <class Dot, int kVectors>
@@ -130,7 +123,7 @@ void ComputeScores(const ScoresArgs& args) {
         } else {
           ScoreGroup<Dot, rows.value, kVectors, Visibility::kByLane>(args, first_key);
         }
-        PrefetchBeside<Isa>(args, first_key, first_key + rows.value);
+        PrefetchBeside<Isa>(args.prefetch, first_key, first_key + rows.value, args.num_keys);
       });
   if (args.terms != nullptr) TransformScores<Isa, kVectors>(args);
 }

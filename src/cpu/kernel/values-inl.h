@@ -150,9 +150,12 @@ HEED_ALWAYS_INLINE inline void ValueGroup(const ValuesArgs& args,
 template <class Dot, int kVectors>
 HEED_ALWAYS_INLINE inline void AccumulateColumns(
     const ValuesArgs& args, const RowUpdate<typename Dot::Isa, kVectors>& update) {
-  ForRowGroups<kTileHeight<typename Dot::Isa, kVectors>>(
+  using Isa = typename Dot::Isa;
+  ForRowGroups<kTileHeight<Isa, kVectors>>(
       0, args.head_dim_v, [&](auto rows, std::int64_t first_column) HEED_ALWAYS_INLINE {
         ValueGroup<Dot, rows.value, kVectors>(args, update, first_column);
+        const std::int64_t end_column = first_column + rows.value;
+        PrefetchBeside<Isa>(args.prefetch, first_column, end_column, args.head_dim_v);
       });
 }
 
