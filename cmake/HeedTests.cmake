@@ -62,6 +62,10 @@ function(heed_add_test name)
   list(FILTER c_sources INCLUDE REGEX "\\.c$")
   set_source_files_properties(${c_sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" ENVIRONMENT_MODIFICATION
-    "GTEST_OUTPUT=set:xml:${HEED_TEST_RESULTS_DIR}/${name}.xml")
+  set(environment "GTEST_OUTPUT=set:xml:${HEED_TEST_RESULTS_DIR}/${name}.xml")
+  if(CMAKE_CROSSCOMPILING_EMULATOR)
+    list(APPEND environment HEED_TEST_EMULATED=set:1)  # tests/support/emulated.h
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}"
+    ENVIRONMENT_MODIFICATION "${environment}")
 endfunction()

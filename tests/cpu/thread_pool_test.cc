@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "support/emulated.h"
+
 namespace heed::test {
 namespace {
 
@@ -117,6 +119,7 @@ TEST(ThreadPool, ConcurrentCallers) {
 }
 
 TEST(ThreadPool, WorksInAForkedChild) {
+  if (IsEmulated()) GTEST_SKIP() << kNoThreadsAfterFork;
   Tally before(3);
   ParallelFor(3, Tally::Count, &before);
   const pid_t child = fork();

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "support/attention_call.h"
+#include "support/emulated.h"
 #include "support/kernel_rows.h"
 
 namespace heed::test {
@@ -80,6 +81,7 @@ TEST(Faults, B161_CallAfterFork) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the thread sanitizer does not follow forks of threaded processes";
 #endif
+  if (IsEmulated()) GTEST_SKIP() << kNoThreadsAfterFork;
   AttentionCall call(Element::kF32, {4, 64, 2, 16}, {4, 64, 2, 16}, {4, 64, 2, 16});
   call.FillNormal(4);
   call.exec.num_threads = 4;
