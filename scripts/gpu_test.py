@@ -129,7 +129,8 @@ class Runner:
                    self.programs[name], "--gtest_filter=*.GeneratedCases"]
         code, output, seconds = self.run(command, HEED_GPU_CASES=str(num_cases),
                                          HEED_GPU_COST=SANITIZED_COST, HEED_TEST_SHARD=part)
-        errors = re.findall(r"ERROR SUMMARY: (\d+) error", output)
+        errors = re.findall(r"ERROR SUMMARY: (\d+) error", output) or re.findall(
+            r"RACECHECK SUMMARY: .*\((\d+) error", output)
         result = {"tool": tool, "test": name, "part": part, "exit_code": code,
                   "seconds": round(seconds, 1), "errors": int(errors[-1]) if errors else None}
         report_end(f"{tool} {name} {part}", code, f"{result['errors']} errors", seconds, output)
