@@ -64,6 +64,28 @@ TEST(CudaCall, HostTimeWithoutTheDriver) {
   }
 }
 
+// The driver encodes a map once; whatever the map depends on makes another.
+TEST(CudaCall, TensorMapsAreEncodedOnce) {
+  FakeCall call(4, 1024, 16, 128);
+  if (!HasKernels(call)) GTEST_SKIP() << "NOT TESTED: " << heed_last_error();
+  const auto num_new = [&call] {
+    const long long before = NumFakeTensorMaps();
+    EXPECT_EQ(heed_forward(&call.args), HEED_OK) << heed_last_error();
+    return NumFakeTensorMaps() - before;
+  };
+  EXPECT_EQ(num_new(), 4);
+  EXPECT_EQ(num_new(), 0);
+  call.k.tensor().data = static_cast<char*>(call.k.tensor().data) + 4096;
+  EXPECT_EQ(num_new(), 1);
+  call.v.strides()[1] += 8;
+  call.v.strides()[0] += 8 * 1024;
+  EXPECT_EQ(num_new(), 1);
+  long long in_a_thread = 0;
+  std::thread([&] { in_a_thread = num_new(); }).join();
+  EXPECT_EQ(in_a_thread, 4) << "threads share none";
+  EXPECT_EQ(num_new(), 0);
+}
+
 // Each argument once, where the workspace is checked first and alone.
 TEST(CudaCall, WorkspaceIsAlignedTo256Bytes) {
   FakeCall call(1, 128, 2, 64);

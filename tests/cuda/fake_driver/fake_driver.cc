@@ -19,6 +19,7 @@ using heed::test::FakeGpu;
 FakeGpu g_gpu;
 std::atomic<long long> g_num_launches = 0;
 std::atomic<long long> g_num_modules = 0;
+std::atomic<long long> g_num_tensor_maps = 0;
 constexpr std::size_t kKeptGrids = 100;
 std::mutex g_grids_mutex;
 std::vector<unsigned> g_grids;
@@ -39,6 +40,7 @@ std::vector<unsigned> TakeFakeGrids() {
   return std::exchange(g_grids, {});
 }
 long long NumFakeModules() { return g_num_modules; }
+long long NumFakeTensorMaps() { return g_num_tensor_maps; }
 
 }  // namespace heed::test
 
@@ -183,6 +185,7 @@ int cuMemHostGetDevicePointer_v2(std::uint64_t* pointer, void* block, unsigned) 
 int cuTensorMapEncodeTiled(void* map, int, std::uint32_t, void* data, const std::uint64_t*,
                            const std::uint64_t*, const std::uint32_t*, const std::uint32_t*, int,
                            int, int, int) {
+  ++g_num_tensor_maps;
   std::memset(map, 0, 128);
   std::memcpy(map, &data, sizeof(data));
   return kOk;

@@ -20,6 +20,8 @@ long long NumFakeLaunches();
 std::vector<unsigned> TakeFakeGrids();
 // Loaded and not unloaded.
 long long NumFakeModules();
+// Tensor maps that were encoded.
+long long NumFakeTensorMaps();
 
 }  // namespace heed::test
 
