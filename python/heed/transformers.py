@@ -13,7 +13,7 @@ import heed.torch
 def attention_forward(module, query, key, value, attention_mask, dropout=0.0, scaling=None,
                       is_causal=None, softcap=None, position_bias=None, s_aux=None, **_):
     """transformers' attention interface: query [B,Hq,Sq,D], key and value [B,Hkv,Skv,D], read as
-    the views they are; attention_mask boolean (True = attend) or additive, None where causal alone says
+    the views they are; attention_mask boolean (True = attend) or additive, None where causal says
     it. Returns the output [B,Sq,Hq,Dv] and None in the place of weights, which are never stored."""
     options = {}
     if scaling is not None:
