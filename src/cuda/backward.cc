@@ -198,8 +198,11 @@ KernelKey BackwardKeyOf(const KernelRow& row, const BackwardProblem& problem) {
 KernelKey BackwardRowsKeyOf(const KernelKey& main, KernelEntry entry) {
   KernelKey key = main;
   key.entry = entry;
-  key.traits.window = key.traits.bias = key.traits.softcap = 0;
-  key.traits.alibi = key.traits.mask = key.traits.dropout = 0;
+  key.traits.bias = key.traits.softcap = key.traits.alibi = key.traits.dropout = 0;
+  // With sinks the first one asks whether a row sees a key: its lse does not tell.
+  if (entry != KernelEntry::kBackwardPre || key.traits.sinks == 0) {
+    key.traits.window = key.traits.mask = 0;
+  }
   return key;
 }
 

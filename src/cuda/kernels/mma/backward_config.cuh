@@ -50,13 +50,25 @@ struct BackwardConfig {
       kShares ? kQueryBlocks : device::Min(kQueryBlocks, (kIsFp32 ? 2 : 4) / kKeyBlocks);
   static constexpr int kSteps = kQueryBlocks / kStepBlocks;
 
+  // The compiler prefetches operands up to the last register and then spills a few. On sm_90 that
+  // was measured to be faster than loops which leave it less to prefetch; elsewhere 16-bit rows get
+  // such loops and do not spill.
+  static constexpr bool kPrefetches = kIsFp32 || __CUDA_ARCH__ == 900;
+  static constexpr int kStepsUnroll = kPrefetches ? kSteps : 1;
+  static constexpr int kMaxDimBlocks = device::Max(kColumns, kColumnsV) / 16;
+  static constexpr int kRowsUnroll =
+      kPrefetches ? kMaxDimBlocks
+                  : (T::kNumWarps == 8 && T::kWindow == 0 && __CUDA_ARCH__ < 1000 ? 4 : 2);
+
   static constexpr int kDqQueryWarps = BackwardDqWarps(kTile);
   static constexpr int kDqColumnWarps = T::kNumWarps / kDqQueryWarps;
   static constexpr int kDqQueryBlocks = T::kTileQ / (16 * kDqQueryWarps);
   static constexpr int kDqColumnBlocks = kSliceColumns / (16 * kDqColumnWarps);
-  // Registers hold 8 blocks of dQ beside dK and dV; more are taken in parts.
+  // Blocks of dQ that registers hold beside dK and dV; more are taken in parts.
+  static constexpr int kDqLimitBlocks =
+      kPrefetches || T::kNumWarps != 8 || __CUDA_ARCH__ >= 1000 ? 8 : 6;
   static constexpr int kDqPartBlocks =
-      LargestDivisor(kDqColumnBlocks, device::Max(1, 8 / kDqQueryBlocks));
+      LargestDivisor(kDqColumnBlocks, device::Max(1, kDqLimitBlocks / kDqQueryBlocks));
 
   using KTile = SmemTile<T::kTileKv, kUnits * kColumns>;
   using VTile = SmemTile<T::kTileKv, kUnits * kColumnsV>;

@@ -8,6 +8,7 @@
 #define HEED_CUDA_KERNELS_MMA_BACKWARD_MAIN_CUH_
 
 #include "cuda/kernels/mma/backward_accum.cuh"
+#include "cuda/kernels/mma/backward_hidden.cuh"
 #include "cuda/kernels/mma/backward_products.cuh"
 #include "cuda/kernels/mma/backward_score.cuh"
 #include "cuda/kernels/mma/backward_task.cuh"
@@ -56,6 +57,7 @@ class BackwardCta {
     if (num_steps > 0) {
       LoadKeys();
       StartQueryTile(current, 0);
+      if constexpr (T::kMask != 0) ClearHiddenKeys(current.q_head);
     }
     for (i32 step = 0; step < num_steps; ++step) {
       const int stage = T::kNumStages == 1 ? 0 : step % T::kNumStages;
@@ -63,6 +65,7 @@ class BackwardCta {
       const bool has_next = step + 1 < num_steps;
       WaitLoads<0>();
       __syncthreads();
+      if constexpr (T::kMask != 0) ClearEmptyQueries(stage);
       if (T::kNumStages > 1 && has_next) StartQueryTile(next, (step + 1) % T::kNumStages);
       if (step == 0 || current.q_tile == tiles.begin) {
         terms_.SetHead(args_, task_.batch, current.q_head);
@@ -123,7 +126,7 @@ class BackwardCta {
         MakeKvRows<T, Element>(args_.k, args_.problem, sequence_, task_.batch, task_.kv_head);
     const auto v =
         MakeKvRows<T, Element>(args_.v, args_.problem, sequence_, task_.batch, task_.kv_head);
-    const ValidRows valid{0, sequence_.kv_len};
+    const ValidRows valid = LiveKeys(terms_);
     Loader<typename C::KTile>::Load(shared_ + kAt.k, k, key0_, valid, args_.problem.head_dim);
     Loader<typename C::VTile>::Load(shared_ + kAt.v, v, key0_, valid, args_.problem.head_dim_v);
   }
@@ -135,7 +138,7 @@ class BackwardCta {
     const auto q = MakeDenseRows<Element>(args_.q, sequence_.q_batch, sequence_.q_begin, q_head);
     const auto d_o =
         MakeDenseRows<Element>(args_.d_o, sequence_.q_batch, sequence_.q_begin, q_head);
-    const ValidRows valid{0, sequence_.q_len};
+    const ValidRows valid = LiveQueries(terms_);
     Loader<typename C::QTile>::Load(shared_ + kAt.q + stage * C::QTile::kBytes, q, query0, valid,
                                     args_.problem.head_dim);
     Loader<typename C::DoTile>::Load(shared_ + kAt.d_o + stage * C::DoTile::kBytes, d_o, query0,
@@ -146,8 +149,8 @@ class BackwardCta {
     for (int row = threadIdx.x; row < T::kTileQ; row += C::kThreads) {
       const bool is_valid = query0 + row < sequence_.q_len;
       const u32 address = RowAddress(stage, row);
-      LoadRowNumber(address, workspace.lse_log2 + first + row, is_valid);
-      LoadRowNumber(address + T::kTileQ * 4, workspace.delta + first + row, is_valid);
+      LoadWord(address, workspace.lse_log2 + first + row, is_valid);
+      LoadWord(address + T::kTileQ * 4, workspace.delta + first + row, is_valid);
     }
     CommitLoads();
   }
@@ -155,13 +158,47 @@ class BackwardCta {
   __device__ __forceinline__ u32 RowAddress(int stage, int row) const {
     return shared_ + kAt.rows + static_cast<u32>((stage * 2 * T::kTileQ + row) * 4);
   }
-  static __device__ __forceinline__ void LoadRowNumber(u32 address, const float* source,
-                                                       bool is_valid) {
-#if __CUDA_ARCH__ >= 800
-    ptx::CopyAsync4(address, source, is_valid ? 4u : 0u);
-#else
-    ptx::StoreShared4(address, is_valid ? __float_as_uint(*source) : 0u);
-#endif
+
+  // K and V of keys that the mask hides from every row, before the first step.
+  __device__ __forceinline__ void ClearHiddenKeys(i32 first_q_head) {
+    static_assert(C::kThreads % T::kTileKv == 0 && C::kThreads * 4 <= kAt.score_bytes);
+    constexpr int kRowSteps = C::kThreads / T::kTileKv;
+    terms_.SetHead(args_, task_.batch, first_q_head);
+    const i32 thread = static_cast<i32>(threadIdx.x);
+    const i32 j = key0_ + thread % T::kTileKv;
+    const bool is_seen = j >= sequence_.kv_len || IsSeenThroughMask(terms_, args_.problem.group, j,
+                                                                    thread / T::kTileKv, kRowSteps);
+    const u32 seen = shared_ + kAt.d_s;  // [row step][key], until dS needs the place
+    ptx::StoreShared4(seen + thread * 4, is_seen ? 1 : 0);
+    WaitLoads<0>();
+    __syncthreads();
+    const auto is_hidden = [&](int row) {
+      u32 any = 0;
+#pragma unroll
+      for (int step = 0; step < kRowSteps; ++step) {
+        any |= ptx::LoadShared4(seen + (step * T::kTileKv + row) * 4);
+      }
+      return any == 0;
+    };
+    ClearTileRows<typename C::KTile, C::kThreads>(shared_ + kAt.k, is_hidden);
+    ClearTileRows<typename C::VTile, C::kThreads>(shared_ + kAt.v, is_hidden);
+  }
+
+  // Q and dO of rows from which the mask hides every key: heed_backward_pre gave them lse = +inf.
+  __device__ __forceinline__ void ClearEmptyQueries(int stage) {
+    const auto is_empty = [&](int row) {
+      return ptx::LoadShared4(RowAddress(stage, row)) == __float_as_uint(device::kInfinity);
+    };
+    bool is_any_empty = false;
+    for (int row = threadIdx.x; row < T::kTileQ; row += C::kThreads) {
+      is_any_empty = is_any_empty || is_empty(row);
+    }
+    if (__syncthreads_or(is_any_empty) == 0) return;
+    ClearTileRows<typename C::QTile, C::kThreads>(shared_ + kAt.q + stage * C::QTile::kBytes,
+                                                  is_empty);
+    ClearTileRows<typename C::DoTile, C::kThreads>(shared_ + kAt.d_o + stage * C::DoTile::kBytes,
+                                                   is_empty);
+    __syncthreads();
   }
 
   // S to dS of one query tile, and its additions to dK and dV. dS^T is left in the tile at
@@ -172,6 +209,8 @@ class BackwardCta {
     const bool is_full = tiles.full_begin <= query0 && query0 + T::kTileQ <= tiles.full_end;
     if (!is_full && SeesNothing(query0)) {
       StoreZeros(scores);
+      // Not needed, but racecheck takes warps that met fewer barriers than others for late ones.
+      if constexpr (C::kShares) ptx::NamedBarrier(1 + warp_kv(), 32 * C::kQueryWarps);
       return;
     }
     const u32 q_tile = shared_ + kAt.q + stage * C::QTile::kBytes;
@@ -186,7 +225,12 @@ class BackwardCta {
         q_tile, first_column<C::kColumnBlocks>(), lane_);
     const WarpColumns<typename C::DoTile, C::kColumnBlocksV, C::kQueryWarps * C::kSlices>
         d_o_columns(d_o_tile, first_column<C::kColumnBlocksV>(), lane_);
+// A count changes the order of instructions even where it means all: 2 % slower on sm_90.
+#if __CUDA_ARCH__ == 900
 #pragma unroll
+#else
+#pragma unroll C::kStepsUnroll
+#endif
     for (int step = 0; step < C::kSteps; ++step) {
       const int tile_query = first_query + step * 16 * C::kStepBlocks;
       StepSums s;
@@ -235,7 +279,7 @@ class BackwardCta {
     if constexpr (C::kIsFp32) {
       MultiplyRowsFp32<kDimBlocks>(sums, keys, queries, query_row0);
     } else {
-      MultiplyRows<Element, kDimBlocks>(sums, keys, queries, query_row0);
+      MultiplyRows<Element, kDimBlocks, C::kRowsUnroll>(sums, keys, queries, query_row0);
     }
   }
 

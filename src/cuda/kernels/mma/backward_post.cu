@@ -114,7 +114,10 @@ __device__ __forceinline__ void StoreSinkGradient(const BackwardArgs& args, i32 
     const float sink_log2 = sink_ln * static_cast<float>(device::kLog2E);
     const i64 first = head * args.workspace.num_rows + sequence.workspace_row;
     for (i32 row = threadIdx.x; row < sequence.q_len; row += kThreads) {
-      const float probability = ptx::Exp2(sink_log2 - args.workspace.lse_log2[first + row]);
+      const float lse_log2 = args.workspace.lse_log2[first + row];
+      // +inf marks a row that sees no key: the sink has all of its probability.
+      const float probability =
+          lse_log2 == device::kInfinity ? 1.0f : ptx::Exp2(sink_log2 - lse_log2);
       sum -= probability * args.workspace.delta[first + row];
     }
   }

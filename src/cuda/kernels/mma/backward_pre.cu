@@ -1,6 +1,6 @@
 // Before the backward kernel: what it needs of every query row, and zeros where it adds.
-//   delta = sum_d o * d_o - d_lse; lse_log2 = lse * log2(e), +inf (so that P = 0) and delta 0 where
-//   lse = -inf, the rows that see neither key nor sink
+//   delta = sum_d o * d_o - d_lse; lse_log2 = lse * log2(e)
+//   rows that see no key: lse_log2 = +inf, so that P = 0; delta = -d_lse with a sink, else 0
 //   dq_accum, dq_turn, d_bias_accum = 0; dq, dk, dv = 0 where rows may belong to no sequence
 // Grid: BackwardRowsGrid(...) CTAs; x = (b * Hq + h) * num_q_tiles + q tile while that many.
 // Workload: reads o and d_o once, writes dq_accum; bound by memory bandwidth.
@@ -10,6 +10,7 @@
 #include "cuda/kernels/common/sequence.cuh"
 #include "cuda/kernels/mma/backward_shape.h"
 #include "device/constants.h"
+#include "device/mask.h"
 
 namespace heed::cuda {
 
@@ -67,8 +68,33 @@ __device__ __forceinline__ float LoadLse(const LseArg& lse, const Sequence& sequ
                   (sequence.q_begin + row) * lse.row_stride_elems];
 }
 
+// Whether a row sees no key although its lse, that of its sink, is finite. The lanes of the row
+// share its keys. Axes along which the mask repeats are read once. All lanes of the warp must call.
+__device__ __forceinline__ bool HidesAllKeys(const ProblemArg& problem, const Sequence& sequence,
+                                             i64 batch, i32 head, i32 row) {
+  device::KeyRange keys{0, 0};
+  if (row < sequence.q_len) {
+    keys = device::VisibleKeys(problem.score.window, row, sequence.q_len, sequence.kv_len);
+  }
+  u32 any = keys.end > keys.begin ? 1 : 0;
+  if constexpr (Traits::kMask != 0) {
+    const ScoreArg& mask = problem.score.mask;
+    const auto* bytes = static_cast<const device::u8*>(mask.data) +
+                        device::ScoreOffsetElems(mask.strides, batch, head, row, 0);
+    const i64 end = mask.strides.key_elems == 0 ? device::Min(keys.end, keys.begin + 1) : keys.end;
+    any = 0;
+    for (i64 key = keys.begin + threadIdx.x % kLanesPerRow; key < end && any == 0;
+         key += kLanesPerRow) {
+      any = bytes[key * mask.strides.key_elems];
+    }
+  }
+#pragma unroll
+  for (int step = 1; step < kLanesPerRow; step *= 2) any |= __shfl_xor_sync(~0u, any, step);
+  return any == 0;
+}
+
 __device__ __forceinline__ void PrepareRow(const BackwardArgs& args, const Sequence& sequence,
-                                           i32 head, i32 row) {
+                                           i64 batch, i32 head, i32 row) {
   const bool takes_part = row < sequence.q_len;
   float dot = 0.0f;
   if (takes_part) {
@@ -77,6 +103,10 @@ __device__ __forceinline__ void PrepareRow(const BackwardArgs& args, const Seque
                      RowAt(args.d_o, sequence.q_batch, at, head), args.problem.head_dim_v);
   }
   dot = SumOfRow(dot);
+  bool has_sink_only = false;
+  if constexpr (Traits::kSinks != 0) {
+    has_sink_only = HidesAllKeys(args.problem, sequence, batch, head, row);
+  }
   if (!takes_part) return;
   const int lane = threadIdx.x % kLanesPerRow;
   const BackwardWorkspaceArg& workspace = args.workspace;
@@ -87,8 +117,8 @@ __device__ __forceinline__ void PrepareRow(const BackwardArgs& args, const Seque
         args.d_lse.data == nullptr ? 0.0f : LoadLse(args.d_lse, sequence, head, row);
     const i64 at = head * workspace.num_rows + sequence.workspace_row + row;
     workspace.lse_log2[at] =
-        is_empty ? device::kInfinity : lse * static_cast<float>(device::kLog2E);
-    workspace.delta[at] = is_empty ? 0.0f : dot - d_lse;
+        is_empty || has_sink_only ? device::kInfinity : lse * static_cast<float>(device::kLog2E);
+    workspace.delta[at] = is_empty ? 0.0f : has_sink_only ? -d_lse : dot - d_lse;
   }
   float* accum =
       workspace.dq_accum +
@@ -156,13 +186,14 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const i32 q_tile = static_cast<i32>(task % args.num_q_tiles);
   const i64 rest = task / args.num_q_tiles;
   const i32 head = static_cast<i32>(rest % problem.num_q_heads);
-  const Sequence sequence = SequenceAt<Traits>(problem.lengths, rest / problem.num_q_heads);
+  const i64 batch = rest / problem.num_q_heads;
+  const Sequence sequence = SequenceAt<Traits>(problem.lengths, batch);
   if (q_tile == 0 && head == 0 && threadIdx.x == 0) ReportClamped(problem.errors, sequence);
   const i32 end = device::Min((q_tile + 1) * Traits::kTileQ, sequence.q_len);
   // Lanes of a warp stay together for the sums.
   for (i32 row = q_tile * Traits::kTileQ; row < end; row += kRowsPerPass) {
     const i32 own = row + static_cast<i32>(threadIdx.x) / kLanesPerRow;
-    PrepareRow(args, sequence, head, own < end ? own : sequence.q_len);
+    PrepareRow(args, sequence, batch, head, own < end ? own : sequence.q_len);
   }
 }
 

@@ -36,12 +36,12 @@ __device__ __forceinline__ void PackBlock(u32 (&a)[kRegs], const float (&left)[4
 }
 
 // S^T += K Q^T or dP^T += V dO^T: both tiles hold rows of kDimBlocks * 32 bytes.
-template <class Element, int kDimBlocks, int kKeyBlocks, int kQueryTiles, class KeyTile,
-          class QueryTile>
+template <class Element, int kDimBlocks, int kUnroll, int kKeyBlocks, int kQueryTiles,
+          class KeyTile, class QueryTile>
 __device__ __forceinline__ void MultiplyRows(
     float (&sums)[kKeyBlocks][kQueryTiles][4], const BlockReader<KeyTile>& keys,
     const BlockReader<QueryTile, BlockOrder::kAcross>& queries, int query_row0) {
-#pragma unroll
+#pragma unroll kUnroll
   for (int d = 0; d < kDimBlocks; ++d) {
     u32 a[kKeyBlocks][4];
 #pragma unroll

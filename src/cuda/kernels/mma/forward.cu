@@ -61,17 +61,17 @@ __device__ __forceinline__ bool IsBounded(const WarpKeys& keys, i32 first_key) {
   return first_key < keys.inner_low || first_key + Config::kStepKeys > keys.inner_high;
 }
 
-// Scores in place; returns how many log2 units one counts.
-__device__ __forceinline__ float ApplyTerms(Scores<Config>& s, const StepContext& context,
-                                            i32 first_key) {
+// Scores in place; returns how many log2 units one counts. seen: see ScoreStep.
+__device__ __forceinline__ float ApplyTerms(Scores<Config>& s, SeenKeys& seen,
+                                            const StepContext& context, i32 first_key) {
   if (IsBounded(context.keys, first_key)) {
-    ScoreStep<Config, true>(s, *context.rule, context.task, context.terms, context.ranges,
-                            context.warp_row, first_key);
+    seen = ScoreStep<Config, true>(s, *context.rule, context.task, context.terms, context.ranges,
+                                   context.warp_row, first_key);
     return 1.0f;
   }
   if constexpr (Config::kHasTerms) {
-    ScoreStep<Config, false>(s, *context.rule, context.task, context.terms, context.ranges,
-                             context.warp_row, first_key);
+    seen = ScoreStep<Config, false>(s, *context.rule, context.task, context.terms, context.ranges,
+                                    context.warp_row, first_key);
     return 1.0f;
   }
   return context.rule->scale_log2;
@@ -90,13 +90,14 @@ __device__ __forceinline__ bool IsSkipped(const WarpKeys& keys, i32 first_key) {
   return first_key >= keys.high || first_key + Config::kStepKeys <= keys.low;
 }
 
+// seen: of the warp, read with Traits::kMask only.
 __device__ __forceinline__ void AddValues(WarpState<Config>& state, const Probs<Config>& p,
-                                          u32 v_address, int first_row) {
+                                          u32 v_address, int first_row, SeenKeys seen = 0) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if constexpr (Config::kIsFp32) {
-    MultiplyProbsValues<Config>(state.o, p, KeyPairReader<VTile>(v_address, first_row, lane));
+    MultiplyProbsValues<Config>(state.o, p, KeyPairReader<VTile>(v_address, first_row, lane), seen);
   } else {
-    MultiplyProbsValues<Config>(state.o, p, BlockReader<VTile>(v_address, first_row, lane));
+    MultiplyProbsValues<Config>(state.o, p, BlockReader<VTile>(v_address, first_row, lane), seen);
   }
 }
 
@@ -244,12 +245,14 @@ __device__ __forceinline__ void RunPass(const ForwardArgs& args, const ForwardTa
         const i32 first_key = key_of(n) + row_in_tile;
         const bool is_skipped = IsSkipped(context.keys, first_key);
         Probs<Config> p;
+        SeenKeys seen = 0;
         if (!is_skipped) {
           context.dropout.first_key = static_cast<u32>(first_key + lane % 4 * 2);
           const KeyReader<Config> k_reader(k_address, row_in_tile, lane);
           Scores<Config> s;
           MultiplyQueriesKeys<Config>(s, q, k_reader);
-          const float factor = ApplyTerms(s, context, first_key);
+          const float factor = ApplyTerms(s, seen, context, first_key);
+          if constexpr (Traits::kMask) seen = SeenByWarp(seen);
           SoftmaxStep<Config>(p, state, s, factor, context.dropout, [&](Scores<Config>& again) {
             MultiplyQueriesKeys<Config>(again, q, k_reader);
             return ApplyTermsAgain(again, context, first_key);
@@ -261,7 +264,7 @@ __device__ __forceinline__ void RunPass(const ForwardArgs& args, const ForwardTa
           if (n + 1 < num_tiles) load_k(n + 1, 0);
           CommitLoads();
         }
-        if (!is_skipped) AddValues(state, p, v_address, row_in_tile);
+        if (!is_skipped) AddValues(state, p, v_address, row_in_tile, seen);
       }
       stage = stage + 1 == kStages ? 0 : stage + 1;
     }

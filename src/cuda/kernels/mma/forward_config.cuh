@@ -49,6 +49,7 @@ struct ForwardConfig {
 
   static_assert(kRowsPerWarp == 16 || kRowsPerWarp == 32);
   static_assert(kGroupKeys % kStepKeys == 0 && kStepKeys % 16 == 0);
+  static_assert(kKeyBlocks <= 16, "SeenKeys has 32 bits");
   static_assert(T::kNumStages > 1 || kGroupKeys == kStepKeys,
                 "one stage loads V between the two products of the only step");
 };
@@ -66,6 +67,10 @@ template <class C>
 using Scores = float[C::kRowBlocks][C::kKeyBlocks][4];
 template <class C>
 using Probs = u32[C::kRowBlocks][C::kProbBlocks][4];
+
+// Which of a lane's keys of a step are seen: bit 2 n + column stands for key 8 n + 2 (lane % 4) +
+// column. They are the keys of the lane's scores, and of its registers of V.
+using SeenKeys = u32;
 
 // One CTA's work, the same for all its threads.
 struct ForwardTask {

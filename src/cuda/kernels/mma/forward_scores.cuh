@@ -32,15 +32,25 @@ __device__ __forceinline__ HeadTerms HeadTermsOf(const ScoreRuleArg& rule,
   return MakeHeadTerms<typename C::Traits, typename C::Element>(rule, task.batch, task.q_head);
 }
 
+// Keys of the step that some row of the warp sees, from what each lane saw of its own rows.
+__device__ __forceinline__ SeenKeys SeenByWarp(SeenKeys seen) {
+  // Lanes with the same lane % 4 hold the same keys of different rows.
+  seen |= __shfl_xor_sync(0xFFFFFFFFu, seen, 4);
+  seen |= __shfl_xor_sync(0xFFFFFFFFu, seen, 8);
+  return seen | __shfl_xor_sync(0xFFFFFFFFu, seen, 16);
+}
+
 // Replaces s (q . k) by the score in log2 units. kIsBounded: some key of the step is hidden from
-// some row by the window or the lengths. ranges: of the warp's first row.
+// some row by the window or the lengths. ranges: of the warp's first row. Returns the keys that
+// this lane's rows see, with Traits::kMask only.
 template <class C, bool kIsBounded>
-__device__ __forceinline__ void ScoreStep(Scores<C>& s, const ScoreRuleArg& rule,
-                                          const ForwardTask& task, const HeadTerms& terms,
-                                          const RowRange* ranges, i32 warp_row, i32 first_key) {
+__device__ __forceinline__ SeenKeys ScoreStep(Scores<C>& s, const ScoreRuleArg& rule,
+                                              const ForwardTask& task, const HeadTerms& terms,
+                                              const RowRange* ranges, i32 warp_row, i32 first_key) {
   using T = typename C::Traits;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const i32 lane_key = first_key + lane % 4 * 2;
+  SeenKeys seen = 0;
 #pragma unroll
   for (int m = 0; m < C::kRowBlocks; ++m) {
 #pragma unroll
@@ -67,7 +77,10 @@ __device__ __forceinline__ void ScoreStep(Scores<C>& s, const ScoreRuleArg& rule
           if constexpr (kIsBounded && T::kWindow == 2) {
             is_visible = is_visible && key >= range.begin;
           }
-          if constexpr (T::kMask) is_visible = is_visible && *mask.At(column) != 0;
+          if constexpr (T::kMask) {
+            is_visible = is_visible && *mask.At(column) != 0;
+            seen |= is_visible ? 1u << (2 * n + column) : 0u;
+          }
           score = ScoreOf<T, typename C::Element>(score, rule, terms, is_visible, bias.At(column),
                                                   ahead - static_cast<float>(8 * n + column));
           score = is_visible ? score : -device::kInfinity;
@@ -77,6 +90,7 @@ __device__ __forceinline__ void ScoreStep(Scores<C>& s, const ScoreRuleArg& rule
       }
     }
   }
+  return seen;
 }
 
 }  // namespace heed::cuda

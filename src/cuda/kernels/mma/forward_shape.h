@@ -28,16 +28,25 @@ struct ForwardVariant {
   int is_overlapped = 0;   // 1: the steps of one staged tile overlap, see RunOverlappedTile
   int keeps_scores = 0;    // 1: scores stay in registers until their exponentials proved safe
   int step_keys = 0;       // keys of one softmax step of a warp; 0: min(64, keys of its group)
+  int sum_keys = 0;        // fp32: keys whose P V is summed apart, 8 or 16; 0: all in one chain
 };
 
 HEED_DEVICE int EncodeForwardVariant(const ForwardVariant& v) {
   return (v.column_passes - 1) + ((v.min_ctas - 1) << 4) + (v.q_in_registers << 8) +
-         (v.is_overlapped << 9) + (v.keeps_scores << 10) + ((v.step_keys / 16) << 11);
+         (v.is_overlapped << 9) + (v.keeps_scores << 10) + ((v.step_keys / 16) << 11) +
+         ((v.sum_keys / 8) << 16);
 }
 
 HEED_DEVICE ForwardVariant DecodeForwardVariant(int variant) {
-  return ForwardVariant{(variant & 15) + 1, ((variant >> 4) & 15) + 1, (variant >> 8) & 1,
-                        (variant >> 9) & 1, (variant >> 10) & 1,       ((variant >> 11) & 31) * 16};
+  ForwardVariant v;
+  v.column_passes = (variant & 15) + 1;
+  v.min_ctas = ((variant >> 4) & 15) + 1;
+  v.q_in_registers = (variant >> 8) & 1;
+  v.is_overlapped = (variant >> 9) & 1;
+  v.keeps_scores = (variant >> 10) & 1;
+  v.step_keys = ((variant >> 11) & 31) * 16;
+  v.sum_keys = ((variant >> 16) & 3) * 8;
+  return v;
 }
 
 HEED_DEVICE int ForwardThreads(const ForwardShape& shape) { return shape.num_warps * 32; }

@@ -95,6 +95,15 @@ __device__ __forceinline__ void WaitLoads() {
 #endif
 }
 
+// One fp32 number, 0 unless is_valid; waited for as chunks are.
+__device__ __forceinline__ void LoadWord(u32 address, const float* source, bool is_valid) {
+#if __CUDA_ARCH__ >= 800
+  ptx::CopyAsync4(address, source, is_valid ? 4u : 0u);
+#else
+  ptx::StoreShared4(address, is_valid ? __float_as_uint(*source) : 0u);
+#endif
+}
+
 // Rows [begin, end) of a sequence hold data.
 struct ValidRows {
   i32 begin = 0;
