@@ -23,13 +23,24 @@ std::int64_t SumOfKeys(const DecodeProblem& problem, std::int64_t rounded_up_to)
   return keys;
 }
 
-// As many heads as fill a tile, so that whole rows of memory are read at a time; fewer where that
-// would leave too few tasks.
+// Keys and values of one block for the heads of a task: with the prefetched next block they are to
+// stay in a second-level cache that other work uses too.
+constexpr std::int64_t kTaskBlockBytes = 32 << 10;
+
+std::int64_t BlockBytes(const KvCacheView& cache) {
+  return kDecodeBlockKeys * cache.payload_elems *
+         static_cast<std::int64_t>(DTypeBytes(cache.rows.dtype));
+}
+
+// Heads side by side that fill a tile, where their rows are short; fewer where that would leave too
+// few tasks.
 std::int64_t HeadsPerTask(const DecodeProblem& problem, std::int64_t rows_per_head) {
   const std::int64_t num_heads = problem.attention.shape.num_kv_heads;
   const std::int64_t num_blocks = SumOfKeys(problem, kDecodeBlockKeys) / kDecodeBlockKeys;
   std::int64_t heads =
       rows_per_head > 0 ? std::min(num_heads, kDecodeTileRows / rows_per_head) : num_heads;
+  heads = std::min(heads, kTaskBlockBytes / std::max<std::int64_t>(
+                                                1, BlockBytes(problem.k) + BlockBytes(problem.v)));
   while (heads > 1 && num_blocks * device::CeilDiv(num_heads, heads) < kWantedTasks / 2) heads /= 2;
   return std::max<std::int64_t>(1, heads);
 }
@@ -45,9 +56,10 @@ std::int64_t PartKeys(const DecodeProblem& problem, std::int64_t tasks_per_part,
 
 std::int64_t NumParts(const DecodeProblem& problem, std::int64_t batch, std::int64_t part_keys) {
   const std::int64_t keys = VisibleKeysOf(problem, batch);
+  const std::int64_t most = problem.attention.exec.fixed_split ? kMaxFixedParts : kWantedTasks;
   const std::int64_t wanted = problem.num_splits > 0
                                   ? problem.num_splits
-                                  : std::min(kMaxParts, device::CeilDiv(keys, part_keys));
+                                  : std::min(most, device::CeilDiv(keys, part_keys));
   return std::clamp<std::int64_t>(
       wanted, 1, std::max<std::int64_t>(1, device::CeilDiv(keys, kDecodeBlockKeys)));
 }

@@ -16,7 +16,8 @@ inline constexpr std::int64_t kDecodeBlockKeys = 128;
 inline constexpr std::int64_t kDecodeTileRows = 32;
 // Below this many keys, counted for each head of a task, a part costs more than it gains.
 inline constexpr std::int64_t kMinPartKeys = 512;
-inline constexpr std::int64_t kMaxParts = 32;
+// Most parts of a sequence under fixed_split, where partial results grow with the batch.
+inline constexpr std::int64_t kMaxFixedParts = 32;
 
 struct DecodeTask {
   std::int64_t batch = 0;

@@ -322,14 +322,31 @@ void LocateLines(const BlockKeys& whole, const core::KvCacheView& cache, std::in
   const std::int64_t count = whole.next.end - whole.next.begin;
   const std::int64_t first = by_token ? count * whole.share / whole.num_shares : 0;
   const std::int64_t end = by_token ? count * (whole.share + 1) / whole.num_shares : count;
+  const core::BlockTableView& table = problem.attention.block_table;
+  const std::int64_t row_stride_bytes = cache.rows.row_stride_elems;  // of int8
+  const std::int64_t token_bytes = num_heads * cache.payload_elems;
+  const bool are_heads_adjacent =
+      num_heads == 1 || cache.rows.head_stride_elems == cache.payload_elems;
+  const auto fill = [&](const std::uint8_t* bytes, std::int64_t line, std::int64_t num_bytes) {
+    const std::int64_t end_line =
+        std::min(num_lines, line + (num_bytes + kLineBytes - 1) / kLineBytes);
+    for (std::int64_t n = line; n < end_line; ++n) lines[n] = bytes + (n - line) * kLineBytes;
+    return end_line;
+  };
   std::int64_t line = 0;
-  for (std::int64_t key = whole.next.begin + first; key < whole.next.begin + end; ++key) {
-    const core::KvSlot at = problem.SlotOf(whole.rows.sequence, task.batch, key);
-    for (std::int64_t head = first_head; head < first_head + num_heads; ++head) {
-      const std::uint8_t* row = cache.RowBytes(at, head);
-      for (std::int64_t byte = 0; byte < cache.payload_elems && line < num_lines;
-           byte += kLineBytes) {
-        lines[line++] = row + byte;
+  for (std::int64_t key = first; key < end && line < num_lines;) {
+    const core::KvSlot at = problem.SlotOf(whole.rows.sequence, task.batch, whole.next.begin + key);
+    std::int64_t run = end - key;
+    if (table.present()) run = std::min(run, table.page_slots - at.slot);
+    const std::uint8_t* row = cache.RowBytes(at, first_head);
+    key += run;
+    if (are_heads_adjacent && token_bytes == row_stride_bytes) {
+      line = fill(row, line, run * token_bytes);
+      continue;
+    }
+    for (std::int64_t n = 0; n < run; ++n, row += row_stride_bytes) {
+      for (std::int64_t head = 0; head < num_heads; ++head) {
+        line = fill(row + head * cache.rows.head_stride_elems, line, cache.payload_elems);
       }
     }
   }

@@ -31,6 +31,8 @@ HEED_ALWAYS_INLINE inline float FinishScores(const DecodeSoftmaxArgs& args) {
   const auto hidden = Isa::Set(kNoScore);
   const auto begin = Isa::Set(static_cast<float>(args.visible_begin));
   const auto end = Isa::Set(static_cast<float>(args.visible_end));
+  // Padding past the keys is hidden too.
+  const bool hides = args.visible_begin > 0 || args.visible_end < PaddedKeys<Isa>(args);
   auto max = hidden;
   for (int key = 0; key < PaddedKeys<Isa>(args); key += Isa::kLanes) {
     auto score = Isa::LoadUnaligned(args.scores + key);
@@ -50,8 +52,10 @@ HEED_ALWAYS_INLINE inline float FinishScores(const DecodeSoftmaxArgs& args) {
       }
       score = Isa::Mul(score, Isa::Set(kLog2E));
     }
-    const auto at = Positions<Isa>(key);
-    score = Isa::Select(Isa::And(Isa::LessEqual(begin, at), Isa::Less(at, end)), score, hidden);
+    if (hides) {
+      const auto at = Positions<Isa>(key);
+      score = Isa::Select(Isa::And(Isa::LessEqual(begin, at), Isa::Less(at, end)), score, hidden);
+    }
     max = Isa::Max(score, max);
     Isa::StoreUnaligned(args.scores + key, score);
   }

@@ -93,7 +93,7 @@ void WordSoftmax(WordSoftmaxArgs& args) {
   const float block_max = FinishScores<Isa>(row);
   const float max = block_max > row.max_log2 ? block_max : row.max_log2;
   const float block_sum = Exponentiate<Isa>(row, Finite(block_max));
-  const float factor = ScalarExp2<Isa>(block_max, max);
+  const float factor = block_max == max ? 1.0f : ScalarExp2<Isa>(block_max, max);
   row.rescale = max == row.max_log2 ? 1.0f : ScalarExp2<Isa>(row.max_log2, max);
   row.sum = row.rescale * row.sum + factor * block_sum;
   row.max_log2 = max;
@@ -104,47 +104,70 @@ void WordSoftmax(WordSoftmaxArgs& args) {
     const auto scale = Isa::Mul(Isa::LoadUnaligned(row.value_scales + key), to_word);
     const auto word = Isa::ToNearestInt(Isa::Mul(Isa::LoadUnaligned(row.scores + key), scale));
     std::int16_t* words = args.words + key / Isa::kLanes * 4 * Isa::kLanes;
-    Isa::StoreInts(words, Isa::EvenWeights(word));
-    Isa::StoreInts(words + 2 * Isa::kLanes, Isa::OddWeights(word));
+    const auto pairs = Isa::PairWeights(word);
+    Isa::StoreInts(words, Isa::EvenWeights(pairs));
+    Isa::StoreInts(words + 2 * Isa::kLanes, Isa::OddWeights(pairs));
   }
   args.word_scale = largest / kWordLimit * factor;
 }
 
-// kRows rows of o, one vector of elements.
-template <class Isa, int kRows>
-HEED_ALWAYS_INLINE inline void AddWordValues(const WordValuesArgs& args, int first_row,
-                                             std::int64_t first_step) {
-  constexpr int kFours = Isa::kFours;
-  typename Isa::Ints sums[kRows][kFours];
+// sums[row][n] += weights * the 4-byte groups of step first_step + n, over all keys. Asks for the
+// lines at *ahead on the way.
+template <class Isa, int kRows, int kSteps>
+HEED_ALWAYS_INLINE inline void SumWordSteps(const WordValuesArgs& args, int first_row,
+                                            std::int64_t first_step, const void* const** ahead,
+                                            typename Isa::Ints (&sums)[kRows][kSteps]) {
   Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
-    Unroll<kFours>([&](auto f) HEED_ALWAYS_INLINE { sums[r.value][f.value] = Isa::ZeroInts(); });
+    Unroll<kSteps>([&](auto n) HEED_ALWAYS_INLINE { sums[r.value][n.value] = Isa::ZeroInts(); });
   });
   const int num_units = args.values.num_blocks * kUnitsPerBlock<Isa>;
   const std::int16_t* words = args.words + first_row * kWordsPerRow;
-  const void* const* ahead =
-      args.values.ahead + first_step * args.values.num_blocks;  // all blocks for each step
   for (int unit = 0; unit < num_units; ++unit) {
     const std::uint8_t* bytes = UnitAt<Isa>(args.values.blocks, unit);
     if (first_row == 0 && unit % kUnitsPerBlock<Isa> == 0) {
-      Unroll<kFours>([&](auto f) HEED_ALWAYS_INLINE { PrefetchAhead(ahead[f.value]); });
-      ahead += kFours;
+      Unroll<kSteps>([&](auto n) HEED_ALWAYS_INLINE { PrefetchAhead((*ahead)[n.value]); });
+      *ahead += kSteps;
     }
-    Unroll<kFours>([&](auto f) HEED_ALWAYS_INLINE {
-      const std::int64_t step_bytes = args.values.offsets[first_step + f.value];
+    Unroll<kSteps>([&](auto n) HEED_ALWAYS_INLINE {
+      const std::int64_t step_bytes = args.values.offsets[first_step + n.value];
       const auto fours = Isa::TransposeFours(Isa::LoadInts(bytes + step_bytes));
       const auto even = Isa::EvenWords(fours), odd = Isa::OddWords(fours);
       Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
         const std::int16_t* weights = words + r.value * kWordsPerRow + unit * 4 * Isa::kLanes;
-        auto& sum = sums[r.value][f.value];
+        auto& sum = sums[r.value][n.value];
         sum = Isa::DotWords(even, Isa::LoadInts(weights), sum);
         sum = Isa::DotWords(odd, Isa::LoadInts(weights + 2 * Isa::kLanes), sum);
       });
     });
   }
+}
+
+// kRows rows of o, one vector of elements. Two passes where the sums of all steps at once would not
+// fit the registers.
+template <class Isa, int kRows>
+HEED_ALWAYS_INLINE inline void AddWordValues(const WordValuesArgs& args, int first_row,
+                                             std::int64_t first_step) {
+  const void* const* ahead = args.values.ahead + first_step * args.values.num_blocks;
+  typename Isa::Ints totals[kRows];
+  if constexpr (kRows <= Isa::kOnePassRows) {
+    typename Isa::Ints sums[kRows][Isa::kFours];
+    SumWordSteps<Isa, kRows, Isa::kFours>(args, first_row, first_step, &ahead, sums);
+    Unroll<kRows>([&](auto r)
+                      HEED_ALWAYS_INLINE { totals[r.value] = Isa::SumFours(sums[r.value]); });
+  } else {
+    constexpr int kSteps = Isa::kFours / 2;
+    typename Isa::Ints low[kRows][kSteps], high[kRows][kSteps];
+    SumWordSteps<Isa, kRows, kSteps>(args, first_row, first_step, &ahead, low);
+    Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE { totals[r.value] = Isa::SumHalf(low[r.value]); });
+    SumWordSteps<Isa, kRows, kSteps>(args, first_row, first_step + kSteps, &ahead, high);
+    Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
+      totals[r.value] = Isa::SumHalves(totals[r.value], Isa::SumHalf(high[r.value]));
+    });
+  }
   Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
     float* o = args.o + (first_row + r.value) * args.o_stride_elems + first_step * kGroupOfBytes;
     const auto old = Isa::Mul(Isa::Set(args.rescale[first_row + r.value]), Isa::LoadUnaligned(o));
-    const auto added = Isa::ToFloat(Isa::SumFours(sums[r.value]));
+    const auto added = Isa::ToFloat(totals[r.value]);
     Isa::StoreUnaligned(o, Isa::Fma(added, Isa::Set(args.word_scales[first_row + r.value]), old));
   });
 }

@@ -46,7 +46,8 @@ struct DecodeAvx2 : Avx2 {
   // Rows, and units beside them, whose sums stay in registers.
   static constexpr int kWordScoreRows = 4;
   static constexpr int WordScoreUnits(int rows) { return rows == 1 ? 4 : 2; }
-  static constexpr int kWordValueRows = 2;
+  static constexpr int kWordValueRows = 4;
+  static constexpr int kOnePassRows = 4;
 
   HEED_ALWAYS_INLINE static Ints ZeroInts() { return _mm256_setzero_si256(); }
   HEED_ALWAYS_INLINE static Ints LoadInts(const void* p) {
@@ -77,15 +78,16 @@ struct DecodeAvx2 : Avx2 {
     const __m128i order = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     return _mm256_shuffle_epi8(x, _mm256_broadcastsi128_si256(order));
   }
-  // For 32-bit weights w0..w3 of every four lanes: {w0, w2} as words in all four, {w1, w3}
-  // likewise.
-  HEED_ALWAYS_INLINE static Ints EvenWeights(Ints w) {
-    return _mm256_blend_epi16(_mm256_shuffle_epi32(w, 0x00),
-                              _mm256_slli_epi32(_mm256_shuffle_epi32(w, 0xAA), 16), 0xAA);
+  // For 32-bit weights w0..w3 of every four lanes: {w0, w2} and {w1, w3} as words in the first two;
+  // then one of them in all four.
+  HEED_ALWAYS_INLINE static Ints PairWeights(Ints w) {
+    return _mm256_blend_epi16(w, _mm256_slli_epi32(_mm256_shuffle_epi32(w, 0xEE), 16), 0xAA);
   }
-  HEED_ALWAYS_INLINE static Ints OddWeights(Ints w) {
-    return _mm256_blend_epi16(_mm256_shuffle_epi32(w, 0x55),
-                              _mm256_slli_epi32(_mm256_shuffle_epi32(w, 0xFF), 16), 0xAA);
+  HEED_ALWAYS_INLINE static Ints EvenWeights(Ints pairs) {
+    return _mm256_shuffle_epi32(pairs, 0x00);
+  }
+  HEED_ALWAYS_INLINE static Ints OddWeights(Ints pairs) {
+    return _mm256_shuffle_epi32(pairs, 0x55);
   }
   // kLanes / 4 vectors to one: lanes 4 n to 4 n + 3 are the sum of the fours of x[n].
   static constexpr int kFours = 2;

@@ -40,7 +40,8 @@ struct DecodeAvx512 : Avx512 {
   // Rows, and units beside them, whose sums stay in registers.
   static constexpr int kWordScoreRows = 8;
   static constexpr int WordScoreUnits(int rows) { return rows <= 4 ? 4 : 2; }
-  static constexpr int kWordValueRows = 4;
+  static constexpr int kWordValueRows = 8;
+  static constexpr int kOnePassRows = 4;
 
   HEED_ALWAYS_INLINE static Ints ZeroInts() { return _mm512_setzero_si512(); }
   HEED_ALWAYS_INLINE static Ints LoadInts(const void* p) { return _mm512_loadu_si512(p); }
@@ -71,24 +72,31 @@ struct DecodeAvx512 : Avx512 {
     const __m128i order = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     return _mm512_shuffle_epi8(x, _mm512_broadcast_i32x4(order));
   }
-  // For 32-bit weights w0..w3 of every four lanes: {w0, w2} as words in all four, {w1, w3}
-  // likewise.
-  HEED_ALWAYS_INLINE static Ints EvenWeights(Ints w) {
-    return _mm512_mask_blend_epi16(kHighWords, _mm512_shuffle_epi32(w, _MM_PERM_AAAA),
-                                   _mm512_slli_epi32(_mm512_shuffle_epi32(w, _MM_PERM_CCCC), 16));
+  // For 32-bit weights w0..w3 of every four lanes: {w0, w2} and {w1, w3} as words in the first two;
+  // then one of them in all four.
+  HEED_ALWAYS_INLINE static Ints PairWeights(Ints w) {
+    constexpr __mmask32 kHighWords = 0xAAAAAAAA;
+    return _mm512_mask_blend_epi16(kHighWords, w,
+                                   _mm512_slli_epi32(_mm512_shuffle_epi32(w, _MM_PERM_DCDC), 16));
   }
-  HEED_ALWAYS_INLINE static Ints OddWeights(Ints w) {
-    return _mm512_mask_blend_epi16(kHighWords, _mm512_shuffle_epi32(w, _MM_PERM_BBBB),
-                                   _mm512_slli_epi32(_mm512_shuffle_epi32(w, _MM_PERM_DDDD), 16));
+  HEED_ALWAYS_INLINE static Ints EvenWeights(Ints pairs) {
+    return _mm512_shuffle_epi32(pairs, _MM_PERM_AAAA);
+  }
+  HEED_ALWAYS_INLINE static Ints OddWeights(Ints pairs) {
+    return _mm512_shuffle_epi32(pairs, _MM_PERM_BBBB);
   }
   // kLanes / 4 vectors to one: lanes 4 n to 4 n + 3 are the sum of the fours of x[n].
   static constexpr int kFours = 4;
   HEED_ALWAYS_INLINE static Ints SumFours(const Ints (&x)[kFours]) {
     return AddQuarters(AddQuarters(x[0], x[1]), AddQuarters(x[2], x[3]));
   }
+  // The same by halves.
+  HEED_ALWAYS_INLINE static Ints SumHalf(const Ints (&x)[kFours / 2]) {
+    return AddQuarters(x[0], x[1]);
+  }
+  HEED_ALWAYS_INLINE static Ints SumHalves(Ints low, Ints high) { return AddQuarters(low, high); }
 
  private:
-  static constexpr __mmask32 kHighWords = 0xAAAAAAAA;
   static constexpr int kEven = 0x88, kOdd = 0xDD;
 
   // {a0 + a1, a2 + a3, b0 + b1, b2 + b3} of the quarters of a and b.
