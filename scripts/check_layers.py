@@ -28,7 +28,8 @@ ALLOWED = {
     "tools": {"include", "bench"},
 }
 # A backend is entered through its public header only.
-ENTRY_HEADERS = {"src/cpu/forward.h", "src/cpu/decode.h", "src/cuda/backend.h", "src/cuda/packs.h",
+ENTRY_HEADERS = {"src/cpu/forward.h", "src/cpu/backward.h", "src/cpu/decode.h",
+                 "src/cuda/backend.h", "src/cuda/packs.h",
                  "src/reference/reference.h"}
 # Written by the host for every kernel it compiles (src/cuda/kernel_traits.h).
 GENERATED_HEADERS = {"heed_traits.h"}

@@ -3,6 +3,7 @@
 #include "api/facts.h"
 #include "api/workspace.h"
 #include "core/plan_decode.h"
+#include "cpu/backward.h"
 #include "cpu/decode.h"
 #include "cpu/forward.h"
 #include "cuda/backend.h"
@@ -48,7 +49,10 @@ Status Backward(const heed_backward_args_t* args) {
   if (plan.row->backend == core::Backend::kCuda) {
     return cuda::Backward(problem, plan, cuda::Action::kRun);
   }
-  return reference::Backward(problem);
+  if (plan.row->backend == core::Backend::kReference) return reference::Backward(problem);
+  Workspace workspace;
+  HEED_RETURN_IF_ERROR(workspace.Acquire(problem.forward.exec, plan.workspace_bytes));
+  return cpu::RunBackward(problem, plan, workspace.data());
 }
 
 // The portable CPU rows of combine and dropout_mask are the reference functions: their arithmetic

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/os/os.h"
+#include "cpu/backward.h"
 #include "cpu/decode.h"
 #include "cpu/forward.h"
 #include "cuda/backend.h"
@@ -71,6 +72,7 @@ core::Status ReadFacts(const core::ExecOptions& exec, core::DeviceFacts* facts) 
   std::int32_t forced_threads = 0;
   HEED_RETURN_IF_ERROR(ReadForcedThreads(&forced_threads));
   facts->num_cores = forced_threads > 0 ? forced_threads : core::os::NumUsableCores();
+  facts->cpu_backward_workspace = cpu::BackwardWorkspaceBytes;
   facts->cpu_forward_scratch = cpu::ForwardWorkerBytes;
   facts->cpu_decode_scratch = cpu::DecodeWorkerBytes;
   return ReadForcedTarget(&facts->forced_cpu_target);

@@ -35,6 +35,24 @@ Status PlanCpuForward(const ForwardProblem& problem, const DeviceFacts& facts, P
   return {};
 }
 
+// Tasks are query tiles, then blocks of keys; the more numerous ones count.
+void PlanCpuBackward(const BackwardProblem& problem, const DeviceFacts& facts, Plan* plan) {
+  const ForwardProblem& forward = problem.forward;
+  std::int64_t blocks = 0;
+  for (std::int64_t batch = 0; batch < forward.shape.batch; ++batch) {
+    blocks +=
+        device::CeilDiv<std::int64_t>(forward.SequenceAt(batch).kv_len, plan->row->tile_kv_rows);
+  }
+  plan->num_tasks =
+      std::max(NumForwardTasks(forward, *plan->row), blocks * forward.shape.num_kv_heads);
+  const std::int64_t threads =
+      forward.exec.num_threads > 0 ? forward.exec.num_threads : facts.num_cores;
+  plan->num_workers = static_cast<std::int32_t>(
+      std::clamp<std::int64_t>(plan->num_tasks, 1, std::max<std::int64_t>(threads, 1)));
+  if (facts.cpu_backward_workspace == nullptr) return;
+  plan->workspace_bytes = facts.cpu_backward_workspace(*plan->row, problem, plan->num_workers);
+}
+
 // Fewer tiles of 128 rows than multiprocessors: rows that spread one tile's keys over more warps
 // win. A result must not depend on the batch under fixed_split, so the size is not looked at then.
 CudaUse CudaUseOf(const ForwardProblem& problem, const CudaFacts& facts) {
@@ -98,6 +116,10 @@ Status PlanBackward(const BackwardProblem& problem, const DeviceFacts& facts, Pl
                     std::vector<Rejection>* rejections) {
   const RowRequest request = RequestOf(Op::kBackward, problem.forward, facts);
   HEED_RETURN_IF_ERROR(PlanSingleTask(request, facts, plan, rejections));
+  if (plan->row->backend == Backend::kCpu) {
+    PlanCpuBackward(problem, facts, plan);
+    return {};
+  }
   if (plan->row->backend != Backend::kCuda) return {};
   return facts.cuda.planner.plan_backward(problem, facts.cuda, plan);
 }

@@ -16,6 +16,10 @@ namespace heed::core {
 // Scratch bytes that one worker of `row` needs; a pure function that the row's backend provides.
 using WorkerScratchBytes = std::size_t (*)(const KernelRow& row, const ForwardProblem& problem);
 
+// Workspace of a whole backward call on num_workers threads.
+using BackwardWorkspaceBytes = std::size_t (*)(const KernelRow& row, const BackwardProblem& problem,
+                                               std::int64_t num_workers);
+
 struct DecodeProblem;
 // Likewise for a decode row: the same for every problem with these head dims.
 using DecodeScratchBytes = std::size_t (*)(const DecodeProblem& problem);
@@ -63,8 +67,9 @@ struct DeviceFacts {
   int num_cores = 1;
   // Why a target is absent, such as "this CPU has no avx512f"; null = no reason known.
   std::array<const char*, kNumCpuTargets> why_no_cpu_target = {};
-  WorkerScratchBytes cpu_forward_scratch = nullptr;  // null = CPU forward rows need none
-  DecodeScratchBytes cpu_decode_scratch = nullptr;   // null = CPU decode rows need none
+  WorkerScratchBytes cpu_forward_scratch = nullptr;         // null = CPU forward rows need none
+  BackwardWorkspaceBytes cpu_backward_workspace = nullptr;  // null = CPU backward rows need none
+  DecodeScratchBytes cpu_decode_scratch = nullptr;          // null = CPU decode rows need none
   CudaFacts cuda;
 };
 

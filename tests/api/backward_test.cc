@@ -1,7 +1,9 @@
-// heed_backward: the oracle runs it, the CPU says that it has no row, bad gradients are named.
+// heed_backward: the oracle and the CPU run it, bad gradients are named.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <vector>
 
 #include "api/forward_call.h"
 
@@ -58,10 +60,22 @@ TEST(Backward, RunsOnTheReference) {
   for (int index = 0; index < 2 * 3 * 4 * 8; ++index) EXPECT_EQ(call.dq.data<float>()[index], 0.0f);
 }
 
-TEST(Backward, CpuHasNoRow) {
-  ExpectRefused([](BackwardCall& call) { call.exec.backend = HEED_BACKEND_CPU; }, HEED_UNSUPPORTED,
-                "no kernel row for backward on backend cpu, f32, head dim 8; nearest: "
-                "reference.double.backward.any.dany.q1k1 (runs when exec.backend is reference)");
+// The gradients of one call on the CPU with this many threads.
+std::vector<std::vector<std::uint64_t>> CpuGradients(std::int32_t num_threads) {
+  BackwardCall call;
+  call.exec.backend = HEED_BACKEND_CPU;
+  call.exec.num_threads = num_threads;
+  EXPECT_EQ(call.Run(), HEED_OK) << heed_last_error();
+  for (int index = 0; index < 2 * 5 * 2 * 6; ++index) {
+    EXPECT_NEAR(call.dv.data<float>()[index], 2 * 3 / 5.0, 1e-6);
+  }
+  return {call.dq.bytes(), call.dk.bytes(), call.dv.bytes()};
+}
+
+TEST(Backward, CpuGivesTheSameBitsForEveryNumberOfThreads) {
+  const auto one = CpuGradients(1);
+  EXPECT_EQ(CpuGradients(2), one);
+  EXPECT_EQ(CpuGradients(5), one);
 }
 
 TEST(Backward, RequiredArguments) {

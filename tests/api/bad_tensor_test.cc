@@ -184,7 +184,7 @@ TEST(BadTensor, Addresses) {
 }
 
 TEST(BadTensor, OutputsThatOverlapOthers) {
-  ExpectInvalid([](ForwardCall& call) { call.o.abi.data = call.v.abi.data; },
+  ExpectInvalid([](ForwardCall& call) { call.v.abi.data = call.o.abi.data; },
                 "o: an output must not overlap v");
   ExpectInvalid([](ForwardCall& call) { call.lse.abi.data = call.q.abi.data; },
                 "lse: an output must not overlap q");

@@ -1,0 +1,486 @@
+// Two passes over the scores, both recomputed from lse: dQ by query tile, dK and dV (and the bias
+// gradient) by block of keys. Each gradient element has one owner and one order of summation.
+#include "cpu/backward.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "core/os/thread_pool.h"
+#include "cpu/backward_kernel.h"
+#include "cpu/backward_layout.h"
+#include "cpu/denormals.h"
+#include "cpu/scalar.h"
+#include "cpu/score_terms.h"
+#include "cpu/tile_rows.h"
+#include "device/dropout.h"
+#include "device/math.h"
+
+namespace heed::cpu {
+namespace {
+
+using core::BackwardProblem;
+using core::ForwardProblem;
+using core::RowsView;
+
+// Runs body(task, worker) for every task, tasks in any order.
+template <class Body>
+class Tasks {
+ public:
+  Tasks(std::int64_t num_tasks, Body body) : num_tasks_(num_tasks), body_(body) {}
+  void Run(const core::ExecOptions& exec, std::int64_t num_workers) {
+    if (exec.parallel_for != nullptr) {
+      exec.parallel_for(exec.parallel_for_context, num_workers, RunWorker, this);
+    } else {
+      core::os::ParallelFor(num_workers, RunWorker, this);
+    }
+  }
+
+ private:
+  static void RunWorker(void* self_pointer, std::int64_t worker) {
+    auto& self = *static_cast<Tasks*>(self_pointer);
+    const FlushDenormals flush;
+    for (std::int64_t task = self.next_++; task < self.num_tasks_; task = self.next_++) {
+      self.body_(task, worker);
+    }
+  }
+
+  std::int64_t num_tasks_;
+  Body body_;
+  std::atomic<std::int64_t> next_{0};
+};
+
+class Job {
+ public:
+  Job(const BackwardProblem& problem, const BackwardKernel& kernel, std::int64_t num_workers,
+      void* workspace)
+      : problem_(problem),
+        forward_(problem.forward),
+        kernel_(kernel),
+        layout_(MakeBackwardLayout(problem, kernel, num_workers)),
+        num_workers_(num_workers),
+        base_(static_cast<std::uint8_t*>(workspace)) {}
+
+  void Run() {
+    const core::Shape& shape = forward_.shape;
+    Clear();
+    ForAll(shape.batch * shape.num_q_heads, [this](std::int64_t task, std::int64_t) {
+      PrepareRows(task / forward_.shape.num_q_heads, task % forward_.shape.num_q_heads);
+    });
+    const std::int64_t tiles =
+        (shape.max_q_len * shape.group + kernel_.tile_rows - 1) / kernel_.tile_rows;
+    ForAll(shape.batch * shape.num_kv_heads * tiles,
+           [this, tiles](std::int64_t task, std::int64_t worker) {
+             const std::int64_t head = task / tiles;
+             QueryTile(head / forward_.shape.num_kv_heads, head % forward_.shape.num_kv_heads,
+                       tiles - 1 - task % tiles, worker);
+           });
+    const bool is_paged = forward_.block_table.present(), has_bias = problem_.d_bias.present();
+    const auto repeats = [&](int axis) { return has_bias && layout_.bias_extent[axis] <= 1; };
+    const std::int64_t blocks = (shape.max_kv_len + kBlockKeys - 1) / kBlockKeys;
+    const Units units{is_paged || repeats(0) ? 1 : shape.batch, repeats(1) ? 1 : shape.num_kv_heads,
+                      is_paged || repeats(3) ? 1 : blocks, blocks};
+    ForAll(units.batch * units.head * units.block,
+           [this, units](std::int64_t task, std::int64_t worker) { RunUnit(units, task, worker); });
+    Finish();
+  }
+
+ private:
+  struct Units {
+    std::int64_t batch, head, block;  // 1 = one unit takes all of the axis in order
+    std::int64_t num_blocks;
+  };
+
+  template <class Body>
+  void ForAll(std::int64_t num_tasks, Body body) {
+    if (num_tasks > 0) Tasks<Body>(num_tasks, body).Run(forward_.exec, num_workers_);
+  }
+  float* Shared(std::size_t at) const { return reinterpret_cast<float*>(base_ + at); }
+  float* Own(std::size_t at, std::int64_t worker) const {
+    return Shared(layout_.workers_at + layout_.worker_bytes * static_cast<std::size_t>(worker) +
+                  at);
+  }
+  double* BiasSums() const { return reinterpret_cast<double*>(base_ + layout_.d_bias_at); }
+  std::int64_t RowIndex(const core::Sequence& sequence, std::int64_t q_head,
+                        std::int64_t token) const {
+    const Extents extents = QueryExtents(forward_);
+    return (sequence.q_batch * extents.rows + sequence.q_begin + token) * extents.heads + q_head;
+  }
+  const void* QueryRow(const RowsView& view, const core::Sequence& s, std::int64_t head,
+                       std::int64_t token) const {
+    const auto bytes = static_cast<std::int64_t>(core::DTypeBytes(view.dtype));
+    return static_cast<const std::uint8_t*>(view.data) +
+           view.OffsetElems(s.q_batch, s.q_begin + token, head) * bytes;
+  }
+
+  void ClearRows(const RowsView& view, const Extents& extents, std::int64_t head_dim) {
+    ForAll(extents.batch * extents.rows, [=](std::int64_t row, std::int64_t) {
+      const std::size_t bytes = core::DTypeBytes(view.dtype);
+      for (std::int64_t head = 0; head < extents.heads; ++head) {
+        const std::int64_t at = view.OffsetElems(row / extents.rows, row % extents.rows, head);
+        std::fill_n(static_cast<std::uint8_t*>(view.data) + at * static_cast<std::int64_t>(bytes),
+                    static_cast<std::size_t>(head_dim) * bytes, std::uint8_t{0});
+      }
+    });
+  }
+  void Clear() {
+    const core::Shape& shape = forward_.shape;
+    ClearRows(problem_.dq, QueryExtents(forward_), shape.head_dim);
+    ClearRows(problem_.dk, KeyExtents(forward_), shape.head_dim);
+    ClearRows(problem_.dv, KeyExtents(forward_), shape.head_dim_v);
+    std::fill_n(BiasSums(), layout_.bias_elems, 0.0);
+    if (forward_.block_table.present()) {
+      std::fill_n(Shared(layout_.pool_at),
+                  KeyExtents(forward_).num_rows() * (shape.head_dim + shape.head_dim_v), 0.0f);
+    }
+  }
+
+  bool SeesKey(std::int64_t batch, std::int64_t head, std::int64_t token,
+               device::KeyRange visible) const {
+    const core::ScoreView& mask = forward_.score.mask;
+    if (!mask.present()) return visible.begin < visible.end;
+    const auto* is_visible = static_cast<const std::uint8_t*>(mask.data);
+    for (std::int64_t key = visible.begin; key < visible.end; ++key) {
+      if (is_visible[mask.OffsetElems(batch, head, token, key)] != 0) return true;
+    }
+    return false;
+  }
+
+  // lse, delta - d_lse and whether any key is seen, for the rows of one head.
+  void PrepareRows(std::int64_t batch, std::int64_t head) {
+    const core::Sequence s = forward_.SequenceAt(batch);
+    for (std::int64_t token = 0; token < s.q_len; ++token) {
+      const std::int64_t row = RowIndex(s, head, token);
+      const device::KeyRange visible =
+          device::VisibleKeys(forward_.score.window, token, s.q_len, s.kv_len);
+      const bool seen = SeesKey(batch, head, token, visible);
+      const auto at = [&](const core::LseView& view) {
+        return LoadScalar(view.data, view.dtype,
+                          view.OffsetElems(s.q_batch, head, s.q_begin + token));
+      };
+      const float lse = at(forward_.lse);
+      float sum = 0.0f;
+      if (seen) {
+        const void* o = QueryRow(forward_.o, s, head, token);
+        const void* d_o = QueryRow(problem_.d_o, s, head, token);
+        float partial[8] = {};
+        for (std::int64_t d = 0; d < forward_.shape.head_dim_v; ++d) {
+          partial[d % 8] +=
+              LoadScalar(o, forward_.o.dtype, d) * LoadScalar(d_o, problem_.d_o.dtype, d);
+        }
+        for (const float part : partial) sum += part;
+      }
+      if (problem_.d_lse.present() && lse != -device::kInfinity) sum -= at(problem_.d_lse);
+      base_[layout_.seen_at + static_cast<std::size_t>(row)] = seen;
+      Shared(layout_.lse_at)[row] = lse == -device::kInfinity ? device::kInfinity : lse;
+      Shared(layout_.delta_at)[row] = sum;
+    }
+  }
+
+  struct TileContext {
+    HeadSequence head;
+    TileRows rows;
+    const void* q[kMaxTileRows];
+    const void* d_o[kMaxTileRows];
+    bool seen[kMaxTileRows];
+    alignas(64) float lse[kMaxTileRows];
+    alignas(64) float delta[kMaxTileRows];
+  };
+  struct Block {
+    device::KeyRange keys;
+    bool wants_d_scores;
+  };
+
+  void StartTile(const HeadSequence& head, std::int64_t index, TileContext* tile) {
+    tile->head = head;
+    tile->rows = MakeTileRows(forward_, head, index, kernel_.tile_rows);
+    for (int i = 0; i < kMaxTileRows; ++i) {
+      tile->seen[i] = false;
+      tile->lse[i] = device::kInfinity;
+      tile->delta[i] = 0.0f;
+      if (i >= tile->rows.num_rows) continue;
+      const std::int64_t q_head = tile->rows.q_head[i], token = tile->rows.token[i];
+      const std::int64_t row = RowIndex(head.sequence, q_head, token);
+      tile->seen[i] = base_[layout_.seen_at + static_cast<std::size_t>(row)] != 0;
+      tile->q[i] = tile->seen[i] ? QueryRow(forward_.q, head.sequence, q_head, token) : nullptr;
+      tile->d_o[i] = tile->seen[i] ? QueryRow(problem_.d_o, head.sequence, q_head, token) : nullptr;
+      tile->lse[i] = Shared(layout_.lse_at)[row];
+      tile->delta[i] = Shared(layout_.delta_at)[row];
+    }
+  }
+
+  void LoadTile(const TileContext& tile, std::int64_t worker) {
+    const core::Shape& shape = forward_.shape;
+    const std::int64_t lanes = kernel_.tile_rows;
+    kernel_.load_columns(
+        {tile.q, tile.rows.num_rows, shape.head_dim, Own(layout_.q_columns_at, worker), lanes});
+    kernel_.load_columns({tile.d_o, tile.rows.num_rows, shape.head_dim_v,
+                          Own(layout_.do_columns_at, worker), lanes});
+  }
+
+  void LoadBlock(const HeadSequence& head, device::KeyRange keys, std::int64_t worker) {
+    const auto load = [&](const RowsView& view, std::int64_t head_dim, std::size_t to) {
+      const void* rows[kBlockKeys];
+      const auto bytes = static_cast<std::int64_t>(core::DTypeBytes(view.dtype));
+      for (std::int64_t key = keys.begin; key < keys.end; ++key) {
+        rows[key - keys.begin] =
+            static_cast<const std::uint8_t*>(view.data) +
+            forward_.KvOffsetElems(view, head.sequence, head.batch, key, head.kv_head) * bytes;
+      }
+      kernel_.load_rows({rows, keys.end - keys.begin, head_dim, Own(to, worker), kBlockKeys});
+    };
+    load(forward_.k, forward_.shape.head_dim, layout_.keys_at);
+    load(forward_.v, forward_.shape.head_dim_v, layout_.values_at);
+  }
+
+  // P and dS of a tile and a block whose operands are loaded.
+  void ComputeGradients(const TileContext& tile, const Block& block, std::int64_t worker,
+                        std::uint8_t* is_live) {
+    const core::Shape& shape = forward_.shape;
+    const core::ScoreRule& score = forward_.score;
+    const std::int64_t num_keys = block.keys.end - block.keys.begin;
+    kernel_.times_columns({Own(layout_.keys_at, worker), shape.head_dim, num_keys,
+                           Own(layout_.q_columns_at, worker), shape.head_dim,
+                           Own(layout_.products_at, worker)});
+    kernel_.times_columns({Own(layout_.values_at, worker), shape.head_dim_v, num_keys,
+                           Own(layout_.do_columns_at, worker), shape.head_dim_v,
+                           Own(layout_.d_products_at, worker)});
+    LaneIntervals visible = MakeLaneIntervals(tile.rows, block.keys);
+    for (int i = 0; i < kernel_.tile_rows; ++i) {
+      if (!tile.seen[i]) visible.begin[i] = visible.end[i] = 0.0f;
+    }
+    const bool has_additive =
+        score.bias.present() || score.alibi_slopes.present() || score.mask.present();
+    float* additive = Own(layout_.additive_at, worker);
+    float* keep = Own(layout_.keep_at, worker);
+    if (has_additive) {
+      FillAdditiveTile(forward_, tile.head, tile.rows, {block.keys, kernel_.tile_rows, additive});
+    }
+    const bool has_dropout = score.dropout.active();
+    if (has_dropout) {
+      FillKeepTile(forward_, tile.head, tile.rows, {block.keys, kernel_.tile_rows, keep});
+    }
+    kernel_.gradients(
+        {.products = Own(layout_.products_at, worker),
+         .d_products = Own(layout_.d_products_at, worker),
+         .num_keys = num_keys,
+         .begin = visible.begin,
+         .end = visible.end,
+         .lse = tile.lse,
+         .delta = tile.delta,
+         .scale = static_cast<float>(score.scale),
+         .softcap = static_cast<float>(score.softcap),
+         .additive = has_additive ? additive : nullptr,
+         .keep = has_dropout ? keep : nullptr,
+         .keep_scale = device::KeepScale(score.dropout.drop_threshold),
+         .d_scores = block.wants_d_scores ? Own(layout_.d_scores_at, worker) : nullptr,
+         .is_live = is_live});
+  }
+
+  void QueryTile(std::int64_t batch, std::int64_t kv_head, std::int64_t index,
+                 std::int64_t worker) {
+    const core::Shape& shape = forward_.shape;
+    const HeadSequence head{forward_.SequenceAt(batch), batch, kv_head};
+    const std::int64_t lanes = kernel_.tile_rows;
+    if (index * lanes >= head.sequence.q_len * shape.group) return;
+    TileContext tile;
+    StartTile(head, index, &tile);
+    LoadTile(tile, worker);
+    float* dq = Own(layout_.q_panels_at, worker);
+    std::fill_n(dq, shape.head_dim * lanes, 0.0f);
+    const device::KeyRange all = tile.rows.by_any;
+    for (std::int64_t begin = all.begin / kBlockKeys * kBlockKeys; begin < all.end;
+         begin += kBlockKeys) {
+      const device::KeyRange keys{std::max<std::int64_t>(begin, all.begin),
+                                  std::min<std::int64_t>(begin + kBlockKeys, all.end)};
+      const std::int64_t num_keys = keys.end - keys.begin;
+      std::uint8_t is_live[kBlockKeys];
+      LoadBlock(head, keys, worker);
+      ComputeGradients(tile, {keys, false}, worker, is_live);
+      float* rows = Own(layout_.keys_at, worker);
+      for (std::int64_t key = 0; key < num_keys; ++key) {
+        if (is_live[key] == 0) std::fill_n(rows + key * shape.head_dim, shape.head_dim, 0.0f);
+      }
+      kernel_.add_columns(
+          {rows, shape.head_dim, num_keys, Own(layout_.d_products_at, worker), shape.head_dim, dq});
+    }
+    for (int i = 0; i < tile.rows.num_rows; ++i) {
+      const std::int64_t at = problem_.dq.OffsetElems(
+          head.sequence.q_batch, head.sequence.q_begin + tile.rows.token[i], tile.rows.q_head[i]);
+      for (std::int64_t d = 0; d < shape.head_dim; ++d) {
+        StoreScalar(problem_.dq.data, problem_.dq.dtype, at + d, dq[d * lanes + i]);
+      }
+    }
+  }
+
+  void RunUnit(const Units& units, std::int64_t task, std::int64_t worker) {
+    const core::Shape& shape = forward_.shape;
+    const auto range = [](std::int64_t unit, std::int64_t num_units, std::int64_t whole) {
+      return num_units == whole ? device::KeyRange{unit, unit + 1} : device::KeyRange{0, whole};
+    };
+    const auto blocks = range(task % units.block, units.block, units.num_blocks);
+    const auto heads = range(task / units.block % units.head, units.head, shape.num_kv_heads);
+    const auto batches = range(task / units.block / units.head, units.batch, shape.batch);
+    for (std::int64_t batch = batches.begin; batch < batches.end; ++batch) {
+      for (std::int64_t head = heads.begin; head < heads.end; ++head) {
+        for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
+          KeyBlock({forward_.SequenceAt(batch), batch, head}, block, worker);
+        }
+      }
+    }
+  }
+
+  void KeyBlock(const HeadSequence& head, std::int64_t block, std::int64_t worker) {
+    const core::Shape& shape = forward_.shape;
+    const std::int64_t lanes = kernel_.tile_rows;
+    const device::KeyRange keys{
+        block * kBlockKeys, std::min<std::int64_t>((block + 1) * kBlockKeys, head.sequence.kv_len)};
+    if (keys.begin >= keys.end) return;
+    const std::int64_t num_keys = keys.end - keys.begin;
+    float* dk = Own(layout_.dk_at, worker);
+    float* dv = Own(layout_.dv_at, worker);
+    std::fill_n(dk, PaddedTo(shape.head_dim, lanes) * kBlockKeys, 0.0f);
+    std::fill_n(dv, PaddedTo(shape.head_dim_v, lanes) * kBlockKeys, 0.0f);
+    LoadBlock(head, keys, worker);
+    TileContext tile;
+    for (std::int64_t index = 0; index * lanes < head.sequence.q_len * shape.group; ++index) {
+      StartTile(head, index, &tile);
+      if (tile.rows.by_any.begin >= keys.end || tile.rows.by_any.end <= keys.begin) continue;
+      LoadTile(tile, worker);
+      kernel_.load_panels(
+          {tile.q, tile.rows.num_rows, shape.head_dim, Own(layout_.q_panels_at, worker), lanes});
+      kernel_.load_panels({tile.d_o, tile.rows.num_rows, shape.head_dim_v,
+                           Own(layout_.do_panels_at, worker), lanes});
+      std::uint8_t is_live[kBlockKeys];
+      ComputeGradients(tile, {keys, problem_.d_bias.present()}, worker, is_live);
+      kernel_.add_panels({Own(layout_.products_at, worker), num_keys,
+                          Own(layout_.do_panels_at, worker), shape.head_dim_v, dv});
+      kernel_.add_panels({Own(layout_.d_products_at, worker), num_keys,
+                          Own(layout_.q_panels_at, worker), shape.head_dim, dk});
+      if (problem_.d_bias.present()) AddBias(tile, keys, Own(layout_.d_scores_at, worker));
+    }
+    float* pool = Shared(layout_.pool_at);
+    StoreKeys(head, keys, {problem_.dk, shape.head_dim, dk, pool});
+    StoreKeys(head, keys,
+              {problem_.dv, shape.head_dim_v, dv,
+               pool + KeyExtents(forward_).num_rows() * shape.head_dim});
+  }
+
+  void AddBias(const TileContext& tile, device::KeyRange keys, const float* d_scores) {
+    const std::int64_t* extent = layout_.bias_extent;
+    const auto index = [&](int axis, std::int64_t i) { return extent[axis] <= 1 ? 0 : i; };
+    for (int lane = 0; lane < tile.rows.num_rows; ++lane) {
+      const std::int64_t row =
+          (index(0, tile.head.batch) * extent[1] + index(1, tile.rows.q_head[lane])) * extent[2] +
+          index(2, tile.rows.token[lane]);
+      for (std::int64_t key = keys.begin; key < keys.end; ++key) {
+        BiasSums()[row * extent[3] + index(3, key)] +=
+            static_cast<double>(d_scores[(key - keys.begin) * kernel_.tile_rows + lane]);
+      }
+    }
+  }
+
+  struct KeySums {
+    const RowsView& target;
+    std::int64_t head_dim;
+    const float* panels;
+    float* pool;
+  };
+  // Sequences may share pages: their sums meet in the fp32 pool.
+  void StoreKeys(const HeadSequence& head, device::KeyRange keys, const KeySums& sums) {
+    const std::int64_t lanes = kernel_.tile_rows;
+    const Extents extents = KeyExtents(forward_);
+    const bool is_paged = forward_.block_table.present();
+    RowsView pool;
+    pool.head_stride_elems = sums.head_dim;
+    pool.row_stride_elems = extents.heads * pool.head_stride_elems;
+    pool.batch_stride_elems = extents.rows * pool.row_stride_elems;
+    for (std::int64_t key = keys.begin; key < keys.end; ++key) {
+      const std::int64_t at = forward_.KvOffsetElems(is_paged ? pool : sums.target, head.sequence,
+                                                     head.batch, key, head.kv_head);
+      for (std::int64_t d = 0; d < sums.head_dim; ++d) {
+        const float value =
+            sums.panels[(d / lanes * kBlockKeys + key - keys.begin) * lanes + d % lanes];
+        if (is_paged) {
+          sums.pool[at + d] += value;
+        } else {
+          StoreScalar(sums.target.data, sums.target.dtype, at + d, value);
+        }
+      }
+    }
+  }
+
+  void FinishPool(const RowsView& target, std::int64_t head_dim, const float* pool) {
+    const Extents extents = KeyExtents(forward_);
+    ForAll(extents.num_rows(), [=](std::int64_t row, std::int64_t) {
+      const std::int64_t at =
+          target.OffsetElems(row / extents.heads / extents.rows, row / extents.heads % extents.rows,
+                             row % extents.heads);
+      for (std::int64_t d = 0; d < head_dim; ++d) {
+        StoreScalar(target.data, target.dtype, at + d, pool[row * head_dim + d]);
+      }
+    });
+  }
+
+  void FinishSinks(std::int64_t head) {
+    const float sink = forward_.score.sinks.At(0, head);
+    double sum = 0.0;
+    for (std::int64_t batch = 0; batch < forward_.shape.batch; ++batch) {
+      const core::Sequence s = forward_.SequenceAt(batch);
+      for (std::int64_t token = 0; token < s.q_len; ++token) {
+        const std::int64_t row = RowIndex(s, head, token);
+        const float lse = Shared(layout_.lse_at)[row];
+        const double p = lse == device::kInfinity ? 0.0 : std::exp(double{sink} - double{lse});
+        sum -= p * static_cast<double>(Shared(layout_.delta_at)[row]);
+      }
+    }
+    problem_.d_sinks.data[head * problem_.d_sinks.head_stride_elems] = static_cast<float>(sum);
+  }
+
+  void Finish() {
+    const core::Shape& shape = forward_.shape;
+    if (forward_.block_table.present()) {
+      const float* pool = Shared(layout_.pool_at);
+      FinishPool(problem_.dk, shape.head_dim, pool);
+      FinishPool(problem_.dv, shape.head_dim_v,
+                 pool + KeyExtents(forward_).num_rows() * shape.head_dim);
+    }
+    for (std::int64_t i = 0; i < layout_.bias_elems; ++i) {
+      const std::int64_t* extent = layout_.bias_extent;
+      const std::int64_t at = problem_.d_bias.OffsetElems(i / extent[3] / extent[2] / extent[1],
+                                                          i / extent[3] / extent[2] % extent[1],
+                                                          i / extent[3] % extent[2], i % extent[3]);
+      StoreScalar(problem_.d_bias.data, problem_.d_bias.dtype, at,
+                  static_cast<float>(BiasSums()[i]));
+    }
+    if (problem_.d_sinks.present()) {
+      ForAll(shape.num_q_heads, [this](std::int64_t head, std::int64_t) { FinishSinks(head); });
+    }
+  }
+
+  const BackwardProblem& problem_;
+  const ForwardProblem& forward_;
+  const BackwardKernel& kernel_;
+  const BackwardLayout layout_;
+  std::int64_t num_workers_;
+  std::uint8_t* base_;
+};
+
+}  // namespace
+
+std::size_t BackwardWorkspaceBytes(const core::KernelRow& row, const BackwardProblem& problem,
+                                   std::int64_t num_workers) {
+  const BackwardKernel* kernel = FindBackwardKernel(row.cpu_target, problem.forward.dtype());
+  return kernel != nullptr ? MakeBackwardLayout(problem, *kernel, num_workers).total_bytes : 0;
+}
+
+core::Status RunBackward(const BackwardProblem& problem, const core::Plan& plan, void* workspace) {
+  const BackwardKernel* kernel = FindBackwardKernel(plan.row->cpu_target, problem.forward.dtype());
+  if (kernel == nullptr) {
+    return core::Internal(core::Format("%s is not part of this build", plan.row->id));
+  }
+  Job(problem, *kernel, plan.num_workers, workspace).Run();
+  return {};
+}
+
+}  // namespace heed::cpu

@@ -1,0 +1,93 @@
+#include "cpu/backward_layout.h"
+
+#include <algorithm>
+
+namespace heed::cpu {
+
+using core::BackwardProblem;
+using core::ForwardProblem;
+
+namespace {
+
+class Counter {
+ public:
+  std::size_t Take(std::int64_t bytes) {
+    const std::size_t at = next_;
+    next_ += (static_cast<std::size_t>(bytes) + 63) / 64 * 64;
+    return at;
+  }
+  std::size_t next() const { return next_; }
+
+ private:
+  std::size_t next_ = 0;
+};
+
+}  // namespace
+
+std::int64_t PaddedTo(std::int64_t elems, std::int64_t multiple) {
+  return (elems + multiple - 1) / multiple * multiple;
+}
+
+Extents QueryExtents(const ForwardProblem& problem) {
+  const core::Shape& shape = problem.shape;
+  if (problem.q_packing == core::Packing::kPacked)
+    return {1, shape.total_q_rows, shape.num_q_heads};
+  return {shape.batch, shape.max_q_len, shape.num_q_heads};
+}
+
+Extents KeyExtents(const ForwardProblem& problem) {
+  const core::Shape& shape = problem.shape;
+  const core::BlockTableView& table = problem.block_table;
+  if (table.present()) return {table.num_pages, table.page_slots, shape.num_kv_heads};
+  if (problem.kv_packing == core::Packing::kPacked)
+    return {1, shape.total_kv_rows, shape.num_kv_heads};
+  return {shape.batch, shape.max_kv_len, shape.num_kv_heads};
+}
+
+BackwardLayout MakeBackwardLayout(const BackwardProblem& problem, const BackwardKernel& kernel,
+                                  std::int64_t num_workers) {
+  constexpr std::int64_t kFloat = sizeof(float);
+  const ForwardProblem& forward = problem.forward;
+  const core::Shape& shape = forward.shape;
+  const std::int64_t lanes = kernel.tile_rows, block = kBlockKeys;
+  const std::int64_t q_padded = PaddedTo(shape.head_dim, lanes);
+  const std::int64_t v_padded = PaddedTo(shape.head_dim_v, lanes);
+  BackwardLayout layout{};
+  layout.bias_elems = problem.d_bias.present() ? 1 : 0;
+  for (std::size_t axis = 0; problem.d_bias.present() && axis < 4; ++axis) {
+    layout.bias_extent[axis] = problem.d_bias.stride_elems[axis] == 0
+                                   ? std::min<std::int64_t>(problem.d_bias_shape[axis], 1)
+                                   : problem.d_bias_shape[axis];
+    layout.bias_elems *= layout.bias_extent[axis];
+  }
+  const std::int64_t num_q = QueryExtents(forward).num_rows();
+  const bool is_paged = forward.block_table.present();
+  Counter counter;
+  layout.lse_at = counter.Take(num_q * kFloat);
+  layout.delta_at = counter.Take(num_q * kFloat);
+  layout.seen_at = counter.Take(num_q);
+  layout.d_bias_at = counter.Take(layout.bias_elems * 8);
+  layout.pool_at = counter.Take(
+      is_paged ? KeyExtents(forward).num_rows() * (shape.head_dim + shape.head_dim_v) * kFloat : 0);
+  layout.workers_at = counter.next();
+  Counter worker;
+  layout.q_columns_at = worker.Take(shape.head_dim * lanes * kFloat);
+  layout.do_columns_at = worker.Take(shape.head_dim_v * lanes * kFloat);
+  layout.q_panels_at = worker.Take(q_padded * lanes * kFloat);  // dq columns in the first pass
+  layout.do_panels_at = worker.Take(v_padded * lanes * kFloat);
+  layout.keys_at = worker.Take(block * shape.head_dim * kFloat);
+  layout.values_at = worker.Take(block * shape.head_dim_v * kFloat);
+  layout.dk_at = worker.Take(block * q_padded * kFloat);
+  layout.dv_at = worker.Take(block * v_padded * kFloat);
+  layout.products_at = worker.Take(block * lanes * kFloat);
+  layout.d_products_at = worker.Take(block * lanes * kFloat);
+  layout.d_scores_at = worker.Take(problem.d_bias.present() ? block * lanes * kFloat : 0);
+  layout.additive_at = worker.Take(block * lanes * kFloat);
+  layout.keep_at = worker.Take(forward.score.dropout.active() ? block * lanes * kFloat : 0);
+  layout.worker_bytes = worker.next();
+  layout.total_bytes =
+      layout.workers_at + layout.worker_bytes * static_cast<std::size_t>(num_workers);
+  return layout;
+}
+
+}  // namespace heed::cpu
