@@ -115,7 +115,7 @@ class Runner:
 
     def run_training(self):
         code, output, seconds = self.run([self.programs[TRAINING_EXAMPLE]])
-        losses = [float(text) for text in re.findall(r"loss (\S+)$", output, re.M)]
+        losses = [float(text) for text in re.findall(r"^step .*loss (\S+)$", output, re.M)]
         if code == 0 and not (len(losses) > 1 and losses[-1] < losses[0]):
             code = 1
         report_end(TRAINING_EXAMPLE, code, "loss " + " ".join(map(str, losses)), seconds, output)

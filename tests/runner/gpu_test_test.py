@@ -95,7 +95,7 @@ class GpuTest(unittest.TestCase):
 
     def test_training_must_lower_the_loss(self):
         self.add_program("heed_example_train", "#!/bin/sh\necho 'step 0  loss 0.5'\n"
-                                               "echo 'step 9  loss 0.1'\n")
+                                               "echo 'step 9  loss 0.1'; echo 'the loss fell'\n")
         code, output, record = self.run_script({})
         self.assertEqual(code, 0, output)
         self.assertIn([0.5, 0.1], [test.get("losses") for test in record["tests"]])
