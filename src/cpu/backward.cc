@@ -353,9 +353,9 @@ class Job {
                            Own(layout_.do_panels_at, worker), lanes});
       std::uint8_t is_live[kBlockKeys];
       ComputeGradients(tile, {keys, problem_.d_bias.present()}, worker, is_live);
-      kernel_.add_panels({Own(layout_.products_at, worker), num_keys,
+      kernel_.add_panels({Own(layout_.products_at, worker), num_keys, tile.rows.num_rows,
                           Own(layout_.do_panels_at, worker), shape.head_dim_v, dv});
-      kernel_.add_panels({Own(layout_.d_products_at, worker), num_keys,
+      kernel_.add_panels({Own(layout_.d_products_at, worker), num_keys, tile.rows.num_rows,
                           Own(layout_.q_panels_at, worker), shape.head_dim, dk});
       if (problem_.d_bias.present()) AddBias(tile, keys, Own(layout_.d_scores_at, worker));
     }

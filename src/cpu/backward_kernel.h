@@ -68,7 +68,8 @@ struct AddColumnsArgs {
 struct AddPanelsArgs {
   const float* left;  // [num_keys][tile_rows]
   std::int64_t num_keys;
-  const float* panels;  // tile_rows rows a panel
+  std::int64_t num_rows;  // of the tile, those that count
+  const float* panels;    // tile_rows rows a panel
   std::int64_t num_elems;
   float* panels_out;  // kBlockKeys keys a panel
 };

@@ -111,7 +111,7 @@ void AddPanel(const AddPanelsArgs& args, const float* panel, float* out) {
       0, args.num_keys, [&](auto rows, std::int64_t first) HEED_ALWAYS_INLINE {
         const ContiguousSteps left{AsBytes(args.left + first * kTileLanes<Isa>),
                                    kTileLanes<Isa> * kGroupBytes};
-        AddTile<Isa>(Multiply<Dot, decltype(rows)::value, kVectors>(left, panel, kTileLanes<Isa>),
+        AddTile<Isa>(Multiply<Dot, decltype(rows)::value, kVectors>(left, panel, args.num_rows),
                      out + first * kTileLanes<Isa>);
       });
 }
