@@ -51,6 +51,7 @@ class Problem {
     std::istringstream stream(text);
     for (std::string word; stream >> word;) words.push_back(word);
     std::vector<char*> arguments;
+    arguments.reserve(words.size());
     for (std::string& word : words) arguments.push_back(word.data());
     Options options;
     try {
@@ -93,6 +94,7 @@ int Build(const PackOptions& pack) {
   std::unique_ptr<Progress> bar;
   const std::vector<std::unique_ptr<Problem>> problems = ReadProblems(pack.problems);
   std::vector<const heed_forward_args_t*> calls;
+  calls.reserve(problems.size());
   for (const std::unique_ptr<Problem>& problem : problems) calls.push_back(problem->args());
   if (pack.with_gradients && calls.empty()) {
     throw InputError("--gradients: belongs to problems, which --for names");
