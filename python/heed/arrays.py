@@ -48,8 +48,13 @@ class NumpyArrays:
     """numpy.ndarray; bfloat16 and float8 as the ml_dtypes package defines them."""
 
     def view(self, array):
+        if not array.dtype.isnative:
+            raise TypeError(f"dtype {array.dtype.str}: must be in the byte order of this machine")
         return View(array.ctypes.data, abi.DEVICE_CPU, 0, array.dtype.name, array.shape,
                     _element_strides(array.strides, array.itemsize))
+
+    def is_writable(self, array):
+        return array.flags.writeable
 
     def empty(self, shape, dtype, like):
         import numpy
@@ -73,6 +78,11 @@ class NumpyArrays:
         return array
 
 
+def _strided():
+    import torch
+    return torch.strided
+
+
 class TorchArrays:
     """torch.Tensor on the CPU or on a CUDA device, on the current stream of that device."""
 
@@ -80,6 +90,10 @@ class TorchArrays:
         device = array.device
         if device.type not in ("cpu", "cuda"):
             raise TypeError(f"a tensor on {device}: heed takes tensors on cpu and cuda")
+        if array.layout is not _strided():
+            raise TypeError(f"a tensor of layout {array.layout}: must be strided")
+        if array.is_neg() or array.is_conj():
+            raise ValueError("a lazily negated or conjugated view: resolve_neg() it first")
         is_cuda = device.type == "cuda"
         return View(array.data_ptr(), abi.DEVICE_CUDA if is_cuda else abi.DEVICE_CPU,
                     device.index if is_cuda else 0, str(array.dtype)[6:], tuple(array.shape),
@@ -100,6 +114,9 @@ class TorchArrays:
 
     def result(self, array):
         return array
+
+    def is_writable(self, array):
+        return True
 
 
 class CupyArrays:
@@ -124,6 +141,9 @@ class CupyArrays:
 
     def result(self, array):
         return array
+
+    def is_writable(self, array):
+        return True
 
 
 class JaxArrays(NumpyArrays):
@@ -150,19 +170,33 @@ class JaxArrays(NumpyArrays):
         import jax
         return jax.numpy.asarray(array)
 
+    def is_writable(self, array):
+        return False  # JAX arrays never change
+
+
+_JAX = JaxArrays()
 
 # Module of the array's type -> its library. Found by name, so that nothing is imported to look.
 _LIBRARIES = {"numpy": NumpyArrays(), "torch": TorchArrays(), "cupy": CupyArrays(),
-              "jax": JaxArrays(), "jaxlib": JaxArrays()}
+              "jax": _JAX, "jaxlib": _JAX}
 _LIBRARY_OF_TYPE = {}
 
 
-def library_of(array):
-    """The library an array belongs to. TypeError for anything else."""
+def library_of(array, name=None):
+    """The library an array belongs to. TypeError, which names the argument, for anything else."""
+    try:
+        return _find_library(array)
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}" if name else str(error)) from None
+
+
+def _find_library(array):
     kind = type(array)
     library = _LIBRARY_OF_TYPE.get(kind)
     if library is None:
         for base in kind.__mro__:
+            if base.__module__.startswith("numpy.ma"):
+                raise TypeError("a masked array: heed would not see its mask; pass it as mask")
             library = _LIBRARIES.get(base.__module__.partition(".")[0])
             if library is not None:
                 break
@@ -171,6 +205,12 @@ def library_of(array):
                             "takes arrays of numpy, torch, jax and cupy")
         _LIBRARY_OF_TYPE[kind] = library
     return library
+
+
+def may_mix(library, other):
+    """Whether arrays of `other` may accompany those of `library`: only results of JAX calls, which
+    are NumPy's until they are returned."""
+    return other is library or (library is _JAX and other is _LIBRARIES["numpy"])
 
 
 def is_torch(array):

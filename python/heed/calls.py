@@ -15,21 +15,52 @@ def choice(name, value, choices):
         raise ValueError(f"{name} = {value!r}: must be one of {', '.join(choices)}") from None
 
 
+def integer(name, value, low=-2**63, high=2**63 - 1):
+    """value as an int. TypeError for what is not one, ValueError outside [low, high]."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} = {value!r}: must be an integer") from None
+    if not low <= number <= high:
+        raise ValueError(f"{name} = {number}: must be in [{low}, {high}]")
+    return number
+
+
+def real(name, value):
+    """value as a float. TypeError for what is no number."""
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} = {value!r}: must be a number") from None
+
+
+def flag(name, value):
+    """value as 0 or 1. TypeError for what is neither a bool nor 0 or 1."""
+    try:
+        if operator.index(value) in (0, 1):
+            return int(value)
+    except TypeError:
+        if type(value).__name__ in ("bool", "bool_"):  # numpy.bool_ has no __index__
+            return int(value)
+    raise TypeError(f"{name} = {value!r}: must be True or False")
+
+
 def window_bounds(window):
     """(left, right) as int64, None and every negative number meaning no bound (-1)."""
     try:
         left, right = window
     except (TypeError, ValueError):
         raise ValueError(f"window = {window!r}: must be a pair (left, right)") from None
-    return tuple(-1 if side is None or side < 0 else operator.index(side) for side in (left, right))
+    return tuple(-1 if side is None else max(-1, integer("window", side)) for side in (left, right))
 
 
 class Builder:
-    """Builds the structures of one call. `library`: of the first array; all others must be from it,
-    except that small host inputs of NumPy may accompany CPU arrays of another library."""
+    """Builds the structures of one call. `library`: of the first array, and of all others."""
 
-    def __init__(self, array):
-        self.library = arrays.library_of(array)
+    def __init__(self, array, name="q"):
+        self.library = arrays.library_of(array, name)
         self.stream = self.library.stream(array)
         self._keep, self._arrays = [], []
         self.named = {}  # argument -> its heed_tensor_t
@@ -38,8 +69,11 @@ class Builder:
         """heed_tensor_t* of an array, NULL for None."""
         if array is None:
             return None
-        library = arrays.library_of(array)
         try:
+            library = arrays.library_of(array)
+            if not arrays.may_mix(self.library, library):
+                raise TypeError(f"an array of {type(array).__module__}: all arrays of a call must "
+                                "be of one library")
             view = library.view(array)
             code, bits = arrays.code_and_bits(view.dtype)
         except (TypeError, ValueError) as error:
@@ -55,6 +89,12 @@ class Builder:
         self._keep += [shape, strides, tensor]
         return c.pointer(tensor)
 
+    def output(self, array, name):
+        """tensor() of an array that the call writes. ValueError where it cannot be written."""
+        if array is not None and not arrays.library_of(array).is_writable(array):
+            raise ValueError(f"{name}: read-only, and the call writes to it")
+        return self.tensor(array, name)
+
     def forget_arrays(self):
         """For structures that outlive the call: its arrays are not kept alive any more."""
         self._arrays.clear()
@@ -64,12 +104,15 @@ class Builder:
               dropout_seed=0, dropout_offset=0, dropout_rng=None):
         left, right = window_bounds(window)
         return c.pointer(abi.ScoreArgs(
-            scale=None if scale is None else c.pointer(c.c_double(scale)), softcap=softcap,
-            causal=int(bool(causal)), alignment=choice("alignment", alignment, abi.ALIGNMENTS),
-            window_left=left, window_right=right,
+            scale=None if scale is None else c.pointer(c.c_double(real("scale", scale))),
+            softcap=real("softcap", softcap), causal=flag("causal", causal),
+            alignment=choice("alignment", alignment, abi.ALIGNMENTS), window_left=left,
+            window_right=right,
             alibi_slopes=self.tensor(alibi_slopes, "alibi_slopes"), bias=self.tensor(bias, "bias"),
-            mask=self.tensor(mask, "mask"), sinks=self.tensor(sinks, "sinks"), dropout_p=dropout_p,
-            dropout_seed=dropout_seed, dropout_offset=dropout_offset,
+            mask=self.tensor(mask, "mask"), sinks=self.tensor(sinks, "sinks"),
+            dropout_p=real("dropout_p", dropout_p),
+            dropout_seed=integer("dropout_seed", dropout_seed, 0, 2**64 - 1),
+            dropout_offset=integer("dropout_offset", dropout_offset, 0, 2**64 - 1),
             dropout_rng=self.tensor(dropout_rng, "dropout_rng")))
 
     def varlen(self, *, cu_seqlens_q=None, cu_seqlens_kv=None, seqused_q=None, seqused_kv=None,
@@ -83,8 +126,9 @@ class Builder:
             cu_seqlens_q=self.tensor(cu_seqlens_q, "cu_seqlens_q"),
             cu_seqlens_kv=self.tensor(cu_seqlens_kv, "cu_seqlens_kv"),
             seqused_q=self.tensor(seqused_q, "seqused_q"),
-            seqused_kv=self.tensor(seqused_kv, "seqused_kv"), max_seqlen_q=int(max_seqlen_q),
-            max_seqlen_kv=int(max_seqlen_kv)))
+            seqused_kv=self.tensor(seqused_kv, "seqused_kv"),
+            max_seqlen_q=integer("max_seqlen_q", max_seqlen_q),
+            max_seqlen_kv=integer("max_seqlen_kv", max_seqlen_kv)))
 
     def paging(self, block_table):
         if block_table is None:
@@ -93,8 +137,12 @@ class Builder:
 
     def exec(self, *, backend="auto", deterministic=False, fixed_split=False, forbid_slower=False,
              kernel=None, num_threads=0):
+        if not isinstance(kernel, (str, type(None))):
+            raise TypeError(f"kernel = {kernel!r}: must be a string")
         return c.pointer(abi.ExecArgs(
-            backend=choice("backend", backend, abi.BACKENDS), deterministic=int(deterministic),
-            fixed_split=int(fixed_split), forbid_slower=int(forbid_slower),
+            backend=choice("backend", backend, abi.BACKENDS),
+            deterministic=flag("deterministic", deterministic),
+            fixed_split=flag("fixed_split", fixed_split),
+            forbid_slower=flag("forbid_slower", forbid_slower),
             kernel=None if kernel is None else kernel.encode(), stream=self.stream,
-            num_threads=num_threads))
+            num_threads=integer("num_threads", num_threads, -2**31, 2**31 - 1)))

@@ -5,8 +5,8 @@ head dims of k and v."""
 import ctypes as c
 
 from heed import abi
-from heed.arrays import is_torch
-from heed.calls import Builder, choice
+from heed.arrays import is_torch, library_of
+from heed.calls import Builder, choice, integer, real
 from heed.library import check, load, read_text
 
 _SCORE = ("scale", "softcap", "causal", "alignment", "window", "alibi_slopes", "bias", "mask",
@@ -20,10 +20,10 @@ def _take(options, names):
     return {name: options.pop(name) for name in names if name in options}
 
 
-def refuse_rest(function, options):
+def refuse_rest(function, options, known=_SCORE + _VARLEN + ("block_table",) + _EXEC):
     """TypeError if options are left over."""
     if options:
-        known = ", ".join(_SCORE + _VARLEN + ("block_table",) + _EXEC)
+        known = ", ".join(known)
         raise TypeError(f"{function}() got an unexpected option {next(iter(options))!r}; "
                         f"options are {known}")
 
@@ -34,14 +34,17 @@ def lse_shape(q, is_packed):
     return (shape[1], shape[0]) if is_packed else (shape[0], shape[2], shape[1])
 
 
+def _require_rank(name, array, rank):
+    library_of(array, name)
+    if len(array.shape) != rank:
+        raise ValueError(f"{name}.ndim = {len(array.shape)}: must be {rank}")
+
+
 def check_rank(q, v, options):
     """Whether q is packed. ValueError where q or v has not the rank that the options ask for."""
     is_packed = options.get("cu_seqlens_q") is not None
-    ranks = {"q": (q, 3 if is_packed else 4),
-             "v": (v, 3 if options.get("cu_seqlens_kv") is not None else 4)}
-    for name, (array, rank) in ranks.items():
-        if len(array.shape) != rank:
-            raise ValueError(f"{name}.ndim = {len(array.shape)}: must be {rank}")
+    _require_rank("q", q, 3 if is_packed else 4)
+    _require_rank("v", v, 3 if options.get("cu_seqlens_kv") is not None else 4)
     return is_packed
 
 
@@ -67,13 +70,20 @@ def _outputs(q, v, build, options, out):
     o = out if out is not None else build.library.empty(
         tuple(q.shape[:-1]) + (v.shape[-1],), dtype, q)
     lse_dtype = "float64" if dtype == "float64" else "float32"
-    return o, build.library.empty(lse_shape(q, is_packed), lse_dtype, q)
+    lse = build.library.empty(lse_shape(q, is_packed), lse_dtype, q)
+    if is_packed:
+        # Rows outside every sequence are not written.
+        if out is None:
+            o[...] = 0
+        lse[...] = -float("inf")
+    return o, lse
 
 
 def attention(q, k, v, *, return_lse=False, out=None, **options):
     """softmax(score(q, k)) v, exactly, without storing the scores.
 
-    q [B,Sq,Hq,D], k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv], any strides with a contiguous last axis; with
+    q [B,Sq,Hq,D], k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv], any strides that are
+    not negative, with a contiguous last axis; with
     cu_seqlens_q / cu_seqlens_kv packed [total,H,D]; with block_table k and v are pools
     [pages,slots,Hkv,D]. float32, float16 or bfloat16, all of one library and on one device.
 
@@ -84,9 +94,11 @@ def attention(q, k, v, *, return_lse=False, out=None, **options):
     "cuda", "reference"), deterministic, fixed_split, forbid_slower, kernel, num_threads.
 
     Returns o, shaped as q with Dv, of the caller's library and on its device; with return_lse
-    (o, lse), lse float32 [B,Hq,Sq] (packed [Hq,total_q]), natural logarithm. out: where to write o
-    (not for JAX). Raises InvalidArgumentError, UnsupportedError, ...: see heed.errors. Torch
-    tensors that require gradients get them: see heed.torch.
+    (o, lse), lse float32 [B,Hq,Sq] (packed [Hq,total_q]), natural logarithm. Packed rows outside
+    every sequence are 0, their lse -inf. out: where to write o (not for JAX), those rows excepted.
+    What a mask hides from some rows only must be finite in v. Raises InvalidArgumentError,
+    UnsupportedError, ...: see heed.errors. Torch tensors that require gradients get them: see
+    heed.torch.
     """
     if is_torch(q):
         import heed.torch
@@ -97,6 +109,8 @@ def attention(q, k, v, *, return_lse=False, out=None, **options):
 def run_attention(q, k, v, *, return_lse, out, **options):
     """attention() without gradients."""
     build = Builder(q)
+    if out is not None:
+        build.output(out, "out")
     o, lse = _outputs(q, v, build, options, out)
     call = ForwardCall("attention", q, k, v, o, lse if return_lse else None, options)
     check(load().heed_forward(c.byref(call.args)))
@@ -108,10 +122,13 @@ def attention_backward(d_o, q, k, v, o, lse, *, d_lse=None, wants_d_bias=False,
                        wants_d_sinks=False, **options):
     """Gradients of attention(q, k, v, **options), given its o and lse and the gradient of o.
 
-    Returns a dict with dq, dk, dv (shaped as q, k, v, compact) and, if asked for, d_bias (as bias)
-    and d_sinks. The options must be those of the forward call.
+    Returns a dict with dq, dk, dv (shaped as q, k, v, compact) and, if asked for, d_bias (as bias,
+    but 1 along axes that it repeats by a stride of 0: their sum) and d_sinks. The options must be
+    those of the forward call.
     """
     build = Builder(q)
+    for name, array in (("k", k), ("v", v)):
+        library_of(array, name)
     library = build.library
     dtype = library.view(q).dtype
     gradients = {"dq": library.empty(tuple(q.shape), dtype, q),
@@ -122,8 +139,11 @@ def attention_backward(d_o, q, k, v, o, lse, *, d_lse=None, wants_d_bias=False,
             continue
         if options.get(name) is None:
             raise ValueError(f"wants_d_{name}: needs the option {name}")
+        library_of(options[name], name)
         view = library.view(options[name])
-        gradients["d_" + name] = library.empty(view.shape, view.dtype, q)
+        shape = tuple(1 if stride == 0 else extent
+                      for extent, stride in zip(view.shape, view.strides))
+        gradients["d_" + name] = library.empty(shape, view.dtype, q)
     call = ForwardCall("attention_backward", q, k, v, o, lse, options)
     build = call.build
     args = abi.BackwardArgs(
@@ -134,12 +154,41 @@ def attention_backward(d_o, q, k, v, o, lse, *, d_lse=None, wants_d_bias=False,
     return {name: library.result(array) for name, array in gradients.items()}
 
 
+def _refuse_gradients(function, *arrays):
+    for array in arrays:
+        if is_torch(array) and array.requires_grad:
+            import torch
+            if torch.is_grad_enabled():
+                raise ValueError(f"{function}: has no gradient; call it under torch.no_grad()")
+
+
+def _decode_dim_v(q, v_cache, v_new, kv_format, head_dim_v):
+    if head_dim_v is not None:
+        return integer("head_dim_v", head_dim_v, 1)
+    if v_new is not None:
+        library_of(v_new, "v_new")
+        return v_new.shape[-1]
+    num_bytes = v_cache.shape[-1]
+    if kv_format == "plain":
+        return num_bytes
+    choice("kv_format", kv_format, abi.KV_FORMATS)
+    dim = q.shape[-1]
+    if kv_format in ("int8", "fp8_e4m3"):
+        # An interleaved cache fills rows up to 4 bytes.
+        return dim if 0 <= num_bytes - dim < 4 else num_bytes
+    if kv_format == "int4" and dim % 2:
+        raise ValueError("head_dim_v = None: must be given for int4 with an odd head dim")
+    if _PAYLOAD[kv_format](dim)[0] != num_bytes:
+        raise ValueError("head_dim_v = None: must be given where it differs from q.shape[3]")
+    return dim
+
+
 _CACHE = ("cache_batch_index", "cache_leftpad", "rotary_cos", "rotary_sin")
 
 
 def decode(q, k_cache, v_cache, cache_lengths, k_new=None, v_new=None, *, return_lse=False,
            rotary_layout="interleaved", num_splits=0, kv_format="plain", kv_layout="rows",
-           k_scales=None, v_scales=None, block_table=None, out=None, **options):
+           k_scales=None, v_scales=None, head_dim_v=None, block_table=None, out=None, **options):
     """Appends k_new and v_new to the caches, in place, and attends to all of them.
 
     q [B,Snew,Hq,D]; k_cache [Bc,S,Hkv,D], v_cache [Bc,S,Hkv,Dv], or pools [pages,slots,Hkv,D] with
@@ -147,13 +196,21 @@ def decode(q, k_cache, v_cache, cache_lengths, k_new=None, v_new=None, *, return
     cache_lengths int32 [B], which does not count them and is not changed. cache_batch_index int32
     [B], cache_leftpad int32 [B]; rotary_cos, rotary_sin [positions, rot/2] rotate q and k_new.
     kv_format other than "plain": payload caches as quantize_kv makes them, with k_scales and
-    v_scales. Other options are those of attention. Returns o [B,Snew,Hq,Dv]; with return_lse
+    v_scales, and head_dim_v where Dv differs from D and v_new does not tell it.
+    Other options are those of attention. Returns o [B,Snew,Hq,Dv]; with return_lse
     (o, lse float32 [B,Hq,Snew]).
     """
+    _refuse_gradients("decode", q, k_new, v_new)
     build = Builder(q)
     library = build.library
-    dim_v = v_new.shape[-1] if v_new is not None else (
-        v_cache.shape[-1] if kv_format == "plain" else q.shape[-1])
+    for name, array in (("q", q), ("k_cache", k_cache), ("v_cache", v_cache)):
+        _require_rank(name, array, 4)
+    dim_v = _decode_dim_v(q, v_cache, v_new, kv_format, head_dim_v)
+    if out is not None:
+        build.output(out, "out")
+    if k_new is not None or v_new is not None:
+        build.output(k_cache, "k_cache")
+        build.output(v_cache, "v_cache")
     o = out if out is not None else library.empty(tuple(q.shape[:-1]) + (dim_v,),
                                                   library.view(q).dtype, q)
     lse = library.empty(lse_shape(q, False), "float32", q)
@@ -168,10 +225,11 @@ def decode(q, k_cache, v_cache, cache_lengths, k_new=None, v_new=None, *, return
               "o": o, "lse": lse if return_lse else None, "cache_lengths": cache_lengths,
               **{name: options.pop(name, None) for name in _CACHE}}
     exec_args, score = build.exec(**_take(options, _EXEC)), build.score(**_take(options, _SCORE))
-    refuse_rest("decode", options)
+    refuse_rest("decode", options, _SCORE + _CACHE + ("block_table",) + _EXEC)
     args = abi.DecodeArgs(
         rotary_layout=choice("rotary_layout", rotary_layout, abi.ROTARY_LAYOUTS),
-        num_splits=num_splits, quant=quant, score=score, paging=build.paging(block_table),
+        num_splits=integer("num_splits", num_splits, -2**31, 2**31 - 1), quant=quant, score=score,
+        paging=build.paging(block_table),
         exec=exec_args, **{name: build.tensor(array, name) for name, array in arrays.items()})
     check(load().heed_decode(c.byref(args)))
     o = library.result(o)
@@ -182,15 +240,22 @@ def combine(o_partial, lse_partial, *, sinks=None, dtype=None, out=None, **optio
     """Merges partial results of disjoint sets of keys, in index order: o_partial float32
     [P,B,Sq,Hq,Dv], lse_partial float32 [P,B,Hq,Sq] -> (o [B,Sq,Hq,Dv] of dtype, by default float32,
     lse float32 [B,Hq,Sq]). sinks float32 [Hq], added once."""
-    build = Builder(o_partial)
+    _refuse_gradients("combine", o_partial, lse_partial)
+    build = Builder(o_partial, "o_partial")
     library = build.library
+    _require_rank("o_partial", o_partial, 5)
+    _require_rank("lse_partial", lse_partial, 4)
+    if not isinstance(dtype, (str, type(None))):
+        raise TypeError(f"dtype = {dtype!r}: must be a name such as 'float16'")
+    if out is not None:
+        build.output(out, "out")
     o = out if out is not None else library.empty(tuple(o_partial.shape[1:]), dtype or "float32",
                                                   o_partial)
     lse = library.empty(tuple(lse_partial.shape[1:]), "float32", o_partial)
     arrays = {"o_partial": o_partial, "lse_partial": lse_partial, "sinks": sinks, "o": o,
               "lse": lse}
     exec_args = build.exec(**_take(options, _EXEC))
-    refuse_rest("combine", options)
+    refuse_rest("combine", options, _EXEC)
     args = abi.CombineArgs(exec=exec_args, **{name: build.tensor(array, name)
                                               for name, array in arrays.items()})
     check(load().heed_combine(c.byref(args)))
@@ -208,16 +273,21 @@ _PAYLOAD = {
 def quantize_kv(source, kv_format="int8", *, groups=1, kv_layout="rows", **options):
     """(payload uint8 [B,S,Hkv,bytes], scales float32 [B,S,Hkv,groups] or None) of source
     [B,S,Hkv,D]: what decode takes as a cache of that kv_format. groups: scales per row."""
-    build = Builder(source)
+    build = Builder(source, "source")
     library = build.library
+    _require_rank("source", source, 4)
     choice("kv_format", kv_format, _PAYLOAD)
     num_bytes, num_scales = _PAYLOAD[kv_format](source.shape[-1])
+    if kv_layout == "interleaved":
+        num_bytes = (num_bytes + 3) // 4 * 4
+    if integer("groups", groups, 1) != 1 and not num_scales:
+        raise ValueError(f"groups = {groups}: must be 1 for {kv_format}, whose blocks hold scales")
     payload = library.empty(tuple(source.shape[:-1]) + (num_bytes,), "uint8", source)
     scales = None
     if num_scales:
         scales = library.empty(tuple(source.shape[:-1]) + (groups,), "float32", source)
     exec_args = build.exec(**_take(options, _EXEC))
-    refuse_rest("quantize_kv", options)
+    refuse_rest("quantize_kv", options, _EXEC)
     args = abi.QuantizeKvArgs(
         source=build.tensor(source, "source"), payload=build.tensor(payload, "payload"),
         scales=build.tensor(scales, "scales"), format=abi.KV_FORMATS[kv_format],
@@ -232,11 +302,15 @@ def dropout_mask(shape, dropout_p, *, seed=0, offset=0, out=None, **options):
     if out is None:
         import numpy
         out = numpy.empty(shape, numpy.uint8)
-    build = Builder(out)
-    args = abi.DropoutMaskArgs(mask=build.tensor(out, "mask"), dropout_p=dropout_p,
-                               dropout_seed=seed, dropout_offset=offset,
+    build = Builder(out, "out")
+    if tuple(out.shape) != tuple(shape):
+        raise ValueError(f"out.shape = {tuple(out.shape)}: must be {tuple(shape)}")
+    args = abi.DropoutMaskArgs(mask=build.output(out, "out"),
+                               dropout_p=real("dropout_p", dropout_p),
+                               dropout_seed=integer("seed", seed, 0, 2**64 - 1),
+                               dropout_offset=integer("offset", offset, 0, 2**64 - 1),
                                exec=build.exec(**_take(options, _EXEC)))
-    refuse_rest("dropout_mask", options)
+    refuse_rest("dropout_mask", options, _EXEC)
     check(load().heed_dropout_mask(c.byref(args)))
     return out
 

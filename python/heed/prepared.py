@@ -24,6 +24,7 @@ class _Call:
         self.lse_shape = operations.lse_shape(q, is_packed) if wants_lse else None
         self.lse_dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
         self.is_o_like_q = q.shape[-1] == v.shape[-1]
+        self.is_packed = is_packed
         o, lse = self.outputs(q)
         call = operations.ForwardCall("attention", q, k, v, o, lse, options)
         args = call.args
@@ -38,25 +39,28 @@ class _Call:
         call.build.forget_arrays()
 
     def outputs(self, q):
-        if self.is_o_like_q:
+        if self.is_packed:  # rows outside every sequence are not written
+            o = q.new_zeros(self.o_shape)
+        elif self.is_o_like_q:
             o = torch.empty_like(q, memory_format=torch.contiguous_format)
         else:
             o = q.new_empty(self.o_shape)
         if self.lse_shape is None:
             return o, None
-        return o, torch.empty(self.lse_shape, dtype=self.lse_dtype, device=q.device)
+        lse = torch.empty(self.lse_shape, dtype=self.lse_dtype, device=q.device)
+        return o, lse.fill_(-torch.inf) if self.is_packed else lse
 
 
 def _layout(value):
     if isinstance(value, torch.Tensor):
-        return value.shape, value.stride(), value.dtype, value.device
+        return value.shape, value.stride(), value.dtype, value.device, value.is_neg()
     return value
 
 
 def forward(q, k, v, options, wants_lse=True):
     """(o, lse) of torch tensors, lse None unless wanted. options: those of heed.attention."""
     key = (q.shape, q.stride(), q.dtype, q.device, k.shape, k.stride(), k.dtype, k.device,
-           v.shape, v.stride(), v.dtype, v.device, wants_lse)
+           v.shape, v.stride(), v.dtype, v.device, wants_lse, q.is_neg(), k.is_neg(), v.is_neg())
     if options:
         key += tuple([(name, _layout(value)) for name, value in options.items()])
     try:

@@ -205,8 +205,16 @@ def attention(q, k, v, *, return_lse=False, out=None, **options):
                                                    dtype=torch.int64)
         if "window" in options:
             options["window"] = window_bounds(options["window"])
+    for name, value in (("k", k), ("v", v), *((name, options.get(name)) for name in TENSORS
+                                              if name in options)):
+        if value is not None and not isinstance(value, torch.Tensor):
+            raise TypeError(f"{name}: an argument of type {type(value).__module__}."
+                            f"{type(value).__qualname__}: must be a torch tensor, as q is")
+    bias = options.get("bias")
+    if _requires_grad(bias) and 0 in bias.stride():
+        options["bias"] = bias.contiguous()  # its gradient has no axes that repeat
     if out is not None:
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (q, k, v)):
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (q, k, v, out)):
             raise ValueError("out: not while gradients are recorded")
         return operations.run_attention(q, k, v, return_lse=return_lse, out=out, **options)
     o, lse = _run(q, k, v, options, return_lse)

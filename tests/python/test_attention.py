@@ -91,6 +91,33 @@ def test_packed_sequences_equal_each_alone():
         np.testing.assert_allclose(lse[:, rows], alone_lse[0], atol=TOLERANCE)
 
 
+def test_packed_rows_outside_every_sequence_are_zero():
+    q, k, v = random(3, 8, 4, 16), random(4, 8, 2, 16), random(5, 8, 2, 24)
+    offsets = np.array([0, 3, 5], dtype=np.int32)
+    o, lse = heed.attention(q, k, v, cu_seqlens_q=offsets, cu_seqlens_kv=offsets, return_lse=True)
+    assert not o[5:].any() and np.isneginf(lse[:, 5:]).all() and o[:5].any()
+
+
+@pytest.mark.parametrize("dim", [1, 5, 16])
+def test_quantised_decode_of_any_head_dim(dim):
+    q, k, v = inputs(20, q_len=1, kv_len=16, dim=dim, dim_v=dim)
+    lengths = np.array([9, 15], np.int32)
+    expected = heed.decode(q, k, v, lengths)
+    for layout in ("rows", "interleaved"):
+        (k8, k_scales), (v8, v_scales) = (heed.quantize_kv(x, kv_layout=layout) for x in (k, v))
+        o = heed.decode(q, k8, v8, lengths, kv_format="int8", kv_layout=layout, k_scales=k_scales,
+                        v_scales=v_scales)
+        np.testing.assert_allclose(o, expected, atol=0.05)
+
+
+def test_gradient_of_a_repeated_bias():
+    q, k, v = inputs(21)
+    bias = np.broadcast_to(random(22, 9, 21), (1, 4, 9, 21))
+    o, lse = heed.attention(q, k, v, bias=bias, return_lse=True)
+    gradients = heed.attention_backward(o, q, k, v, o, lse, bias=bias, wants_d_bias=True)
+    assert gradients["d_bias"].shape == (1, 1, 9, 21)
+
+
 def test_paged_keys():
     pages = np.array([[3, 0], [2, 1]], dtype=np.int32)
     used = np.array([6, 3], dtype=np.int32)

@@ -19,7 +19,7 @@ def arrays():
     ({"alignment": "left"}, ValueError, "alignment = 'left': must be one of bottom_right"),
     ({"backend": "gpu"}, ValueError, "backend = 'gpu': must be one of auto, cpu"),
     ({"window": 3}, ValueError, "window = 3: must be a pair"),
-    ({"window": (1.5, 0)}, TypeError, "float"),
+    ({"window": (1.5, 0)}, TypeError, "window = 1.5: must be an integer"),
     ({"dropout_p": 1.0}, heed.InvalidArgumentError, "dropout_p"),
     ({"scale": float("nan")}, heed.InvalidArgumentError, "scale"),
     ({"sinks": [1.0] * 4}, TypeError, "list"),
@@ -27,6 +27,15 @@ def arrays():
     ({"bias": np.zeros(5, np.complex64)}, TypeError, "bias: dtype complex64"),
     ({"kernel": "none"}, heed.HeedError, "none"),
     ({"max_seqlen_q": 4}, ValueError, "max_seqlen_q"),
+    ({"window": (2**64, 0)}, ValueError, "window = 18446744073709551616"),
+    ({"num_threads": 2**32 + 1}, ValueError, "num_threads = 4294967297"),
+    ({"dropout_p": 0.5, "dropout_seed": -1}, ValueError, "dropout_seed = -1"),
+    ({"scale": "1"}, TypeError, "scale = '1': must be a number"),
+    ({"causal": "false"}, TypeError, "causal = 'false': must be True or False"),
+    ({"kernel": 5}, TypeError, "kernel = 5: must be a string"),
+    ({"bias": np.zeros(5, ">f4")}, TypeError, "bias: dtype >f4: must be in the byte order"),
+    ({"bias": [0.0] * 5}, TypeError, "bias: an argument of type builtins.list"),
+    ({"mask": np.ma.masked_array(np.ones(5, bool))}, TypeError, "mask: a masked array"),
 ])
 def test_bad_options(options, kind, text):
     out = np.full((1, 3, 4, 8), 7.0, np.float32)
@@ -49,6 +58,34 @@ def test_bad_arrays():
         heed.attention(q[..., ::2], k[..., :4], v)
     with pytest.raises(ValueError, match="wants_d_bias: needs the option bias"):
         heed.attention_backward(q, q, k, v, q, np.zeros((1, 4, 3), np.float32), wants_d_bias=True)
+
+
+def test_outputs_must_be_writable():
+    q, k, v = arrays()
+    out = np.zeros((1, 3, 4, 8), np.float32)
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="out: read-only"):
+        heed.attention(q, k, v, out=out)
+    k.flags.writeable = False
+    with pytest.raises(ValueError, match="k_cache: read-only"):
+        heed.decode(q, k, v, np.zeros(1, np.int32), k[:, :3], v[:, :3])
+    with pytest.raises(ValueError, match=r"out.shape = \(1, 3, 4, 8\): must be \(1, 1, 2, 2\)"):
+        heed.dropout_mask((1, 1, 2, 2), 0.5, out=out)
+
+
+def test_bad_caches():
+    q, k, v = arrays()
+    lengths = np.zeros(1, np.int32)
+    with pytest.raises(ValueError, match="q.ndim = 2: must be 4"):
+        heed.decode(q[0, 0], k, v, lengths)
+    with pytest.raises(TypeError, match="cache_lengths: an argument of type builtins.list"):
+        heed.decode(q, k, v, [0])
+    with pytest.raises(ValueError, match="groups = 2: must be 1 for q8_0"):
+        heed.quantize_kv(k, "q8_0", groups=2)
+    payload, scales = heed.quantize_kv(np.zeros((1, 5, 2, 15), np.float32), "int4")
+    with pytest.raises(ValueError, match="head_dim_v = None: must be given"):
+        heed.decode(np.zeros((1, 1, 4, 15), np.float32), payload, payload, lengths,
+                    kv_format="int4", k_scales=scales, v_scales=scales)
 
 
 def run(code, **environment):

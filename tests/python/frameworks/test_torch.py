@@ -62,6 +62,27 @@ def test_bias_and_sinks_get_gradients(device):
     torch.testing.assert_close(sinks.grad, sinks_2.grad, atol=1e-4, rtol=1e-4)
 
 
+def test_an_expanded_bias_gets_its_gradient(device):
+    q, k, v = inputs(device)
+    bias = torch.randn(19, 33, device=device, requires_grad=True)
+    heed.attention(q, k, v, bias=bias.expand(1, 4, 19, 33)).square().sum().backward()
+    expanded, bias.grad = bias.grad, None
+    heed.attention(q, k, v, bias=bias).square().sum().backward()
+    torch.testing.assert_close(bias.grad, expanded, atol=1e-4, rtol=1e-4)
+
+
+def test_lazy_views_and_lists_are_refused(device):
+    q, k, v = inputs(device)
+    with torch.no_grad():
+        heed.attention(q, k, v)
+        with pytest.raises(ValueError, match="q: a lazily negated"):
+            heed.attention(torch._neg_view(q), k, v)
+    with pytest.raises(TypeError, match="bias: .*list"):
+        heed.attention(q, k, v, bias=[0.0])
+    with pytest.raises(ValueError, match="decode: has no gradient"):
+        heed.decode(q[:, :1].requires_grad_(), k, v, torch.zeros(2, dtype=torch.int32))
+
+
 def test_only_the_inputs_that_ask_get_gradients(device):
     q, k, v = inputs(device)
     k.requires_grad_()
