@@ -51,9 +51,15 @@ std::size_t SharedBytesOf(const KernelRow& row, const RowRequest& request, const
 }
 
 const char* WhyNotProblem(const KernelRow& row, const RowRequest& request, const CudaFacts& facts) {
-  if (row.backend != Backend::kCuda || request.forward == nullptr) return nullptr;
-  return facts.planner.objection != nullptr ? facts.planner.objection(row, *request.forward)
-                                            : nullptr;
+  if (row.backend != Backend::kCuda) return nullptr;
+  const CudaPlanner& planner = facts.planner;
+  if (request.forward != nullptr && planner.objection != nullptr) {
+    return planner.objection(row, *request.forward);
+  }
+  if (request.backward != nullptr && planner.backward_objection != nullptr) {
+    return planner.backward_objection(row, *request.backward);
+  }
+  return nullptr;
 }
 
 // Helpers are the same for every family.

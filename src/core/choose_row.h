@@ -15,7 +15,8 @@ struct RowRequest {
   std::int64_t head_dim_v = 0;  // Dv; head_dim_qk is D. Only CUDA rows look at them
   std::int64_t head_dim_qk = 0;
   CudaUse cuda_use = CudaUse::kAny;
-  const ForwardProblem* forward = nullptr;  // of a forward pass
+  const ForwardProblem* forward = nullptr;    // of a forward pass
+  const BackwardProblem* backward = nullptr;  // of a backward pass
 };
 
 // Fills plan->row and plan->is_slower_substitute. rejections (may be null) gets one entry for every

@@ -114,7 +114,8 @@ Status PlanForward(const ForwardProblem& problem, const DeviceFacts& facts, Plan
 
 Status PlanBackward(const BackwardProblem& problem, const DeviceFacts& facts, Plan* plan,
                     std::vector<Rejection>* rejections) {
-  const RowRequest request = RequestOf(Op::kBackward, problem.forward, facts);
+  RowRequest request = RequestOf(Op::kBackward, problem.forward, facts);
+  request.backward = &problem;
   HEED_RETURN_IF_ERROR(PlanSingleTask(request, facts, plan, rejections));
   if (plan->row->backend == Backend::kCpu) {
     PlanCpuBackward(problem, facts, plan);

@@ -44,6 +44,8 @@ struct CudaPlanner {
                          Plan* plan) = nullptr;
   Status (*plan_backward)(const BackwardProblem& problem, const CudaFacts& facts,
                           Plan* plan) = nullptr;
+  // As `objection`, of a row of the backward pass.
+  const char* (*backward_objection)(const KernelRow& row, const BackwardProblem& problem) = nullptr;
 };
 
 // The GPU of a call.

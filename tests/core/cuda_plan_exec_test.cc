@@ -159,6 +159,29 @@ TEST(ForcedCudaFamily, TakesItsRowsAlone) {
   EXPECT_TRUE(Contains(no_row.message(), "HEED_CUDA_FAMILY forces sm75")) << no_row.message();
 }
 
+// A row that takes the head dim but not the problem is passed over, with its own reason.
+TEST(CudaBackwardPlan, AsksRowsAboutTheProblem) {
+  const BackwardProblem problem = CudaBackward(DType::kBF16, 128, 8192);
+  DeviceFacts facts = Hopper();
+  Plan plan;
+  ASSERT_TRUE(PlanBackward(problem, facts, &plan, nullptr).ok());
+  static const KernelRow* refused;
+  refused = plan.row;
+  facts.cuda.planner.backward_objection = [](const KernelRow& row, const BackwardProblem& asked) {
+    const bool is_refused = &row == refused && asked.forward.shape.max_q_len == 8192;
+    return is_refused ? "has other plans" : nullptr;
+  };
+  std::vector<Rejection> rejections;
+  ASSERT_TRUE(PlanBackward(problem, facts, &plan, &rejections).ok());
+  EXPECT_NE(plan.row, refused);
+  const bool has_reason = std::any_of(rejections.begin(), rejections.end(), [](const auto& r) {
+    return r.row == refused && r.reason == "has other plans";
+  });
+  EXPECT_TRUE(has_reason);
+  ASSERT_TRUE(PlanBackward(CudaBackward(DType::kBF16, 128, 4096), facts, &plan, nullptr).ok());
+  EXPECT_EQ(plan.row, refused);
+}
+
 TEST(ForcedCudaFamily, LeavesHelpersAlone) {
   DeviceFacts facts = Hopper();
   facts.cuda.forced_family = 90;

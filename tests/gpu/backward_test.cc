@@ -35,7 +35,9 @@ void RunCase(const BackwardCase& backward_case, const std::vector<KernelRow>& ro
   const std::string id = FormatBackwardCaseId(backward_case);
   std::vector<KernelRow> takers =
       Takers(rows, forward.element, std::max(forward.head_dim, forward.head_dim_v));
-  if (takers.empty() || !FitsADevice(forward)) return;
+  if (!FitsADevice(forward)) return;
+  std::erase_if(takers, [&](const KernelRow& row) { return !TakesCase(row, backward_case); });
+  if (takers.empty()) return;
   SortByNeed(&takers, tally, forward.seed);
   BackwardChecker checker(backward_case);
   if (!checker.oracle_failure().empty()) return tally.AddFailure(checker.oracle_failure());

@@ -105,6 +105,18 @@ bool TakesCase(const KernelRow& row, const ForwardCase& forward_case) {
   return heed_plan(HEED_OP_FORWARD, call.args(), &plan) != HEED_UNSUPPORTED;
 }
 
+bool TakesCase(const KernelRow& row, const BackwardCase& backward_case) {
+  if (row.id.find(".sm90.") == std::string_view::npos) return true;
+  BackwardInstance instance(backward_case);
+  const std::string id(row.id);
+  instance.exec().backend = HEED_BACKEND_CUDA;
+  instance.exec().kernel = id.c_str();
+  const ForwardCase& forward = backward_case.forward;
+  DeviceBackwardCall call(*instance.args(), forward.q_len, forward.kv_len);
+  heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
+  return heed_plan(HEED_OP_BACKWARD, call.backward_args(), &plan) != HEED_UNSUPPORTED;
+}
+
 // Arrays of lengths on a device need a bound of at least 1, and with it a bias or a mask of as
 // much.
 bool FitsADevice(const ForwardCase& forward_case) {

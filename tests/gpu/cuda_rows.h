@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "conformance/tally.h"
+#include "support/backward_case.h"
 #include "support/checker.h"
 #include "support/kernel_rows.h"
 
@@ -19,6 +20,7 @@ std::vector<KernelRow> RunnableCudaRows(const std::string& op, const std::string
 // Whether a row that takes only a part of the problems (sm90: see heed_explain) takes this one;
 // every other row takes all.
 bool TakesCase(const KernelRow& row, const ForwardCase& forward_case);
+bool TakesCase(const KernelRow& row, const BackwardCase& backward_case);
 // Those that take the element type and head dim.
 std::vector<KernelRow> Takers(const std::vector<KernelRow>& rows, Element element,
                               std::int64_t head_dim);
