@@ -29,6 +29,7 @@ ALLOWED = {
 }
 # A backend is entered through its public header only.
 ENTRY_HEADERS = {"src/cpu/forward.h", "src/cpu/backward.h", "src/cpu/decode.h",
+                 "src/cpu/int8_forward.h",
                  "src/cuda/backend.h", "src/cuda/packs.h",
                  "src/reference/reference.h"}
 # Written by the host for every kernel it compiles (src/cuda/kernel_traits.h).

@@ -7,7 +7,7 @@ source "$here/common.sh"
 install_heed "$1"
 
 cmp "$here/../../LICENSE" "$work/prefix/share/doc/heed/LICENSE" || fail "no licence installed"
-for header in flash_attention_v2.h heed/heed.h heed/heed.hpp; do
+for header in flash_attention_v2.h flash_attention_fused_v2.h heed/heed.h heed/heed.hpp; do
   [[ -f "$work/prefix/include/$header" ]] || fail "$header is not installed"
 done
 

@@ -1,0 +1,35 @@
+// Layouts of int8 queries, keys and values for the int8 kernels.
+#ifndef HEED_CPU_INT8_PACK_H_
+#define HEED_CPU_INT8_PACK_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/int8_kernel.h"
+
+namespace heed::cpu {
+
+constexpr std::int64_t CeilDiv(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// packed[ceil(length / 64)][ceil(head_dim / 4)][64 keys][4], padding 0, from keys
+// [length][head_dim].
+void PackInt8Keys(const std::int8_t* keys, std::int64_t length, std::int64_t head_dim,
+                  std::int8_t* packed);
+std::size_t PackedInt8KeysBytes(std::int64_t length, std::int64_t head_dim);
+// packed[ceil(head_dim / 64)][ceil(length / 4)][64 elements][4 keys], padding 0.
+void PackInt8Values(const std::int8_t* values, std::int64_t length, std::int64_t head_dim,
+                    std::int8_t* packed);
+std::size_t PackedInt8ValuesBytes(std::int64_t length, std::int64_t head_dim);
+
+// bias[key] = -128 * sum of the key's elements, for the 64 keys of one block of packed keys.
+void SumInt8Keys(const std::int8_t* block, std::int64_t num_steps, std::int32_t* bias);
+
+// Bytes of a step of kInt8TileRows packed query rows.
+std::size_t Int8QueryStepBytes(Int8QueryFormat format);
+// num_rows <= kInt8TileRows rows of [head_dim]; rows and elements past them are 0.
+void PackInt8Queries(const std::int8_t* rows, int num_rows, std::int64_t head_dim,
+                     Int8QueryFormat format, void* packed);
+
+}  // namespace heed::cpu
+
+#endif  // HEED_CPU_INT8_PACK_H_

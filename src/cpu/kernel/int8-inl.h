@@ -1,0 +1,177 @@
+// The int8 kernels over an Isa of simd/int8_*.h. int8_kernel.h says what each computes.
+#ifndef HEED_CPU_KERNEL_INT8_INL_H_
+#define HEED_CPU_KERNEL_INT8_INL_H_
+
+#include "cpu/int8_kernel.h"
+#include "cpu/kernel/unroll-inl.h"
+
+namespace heed::cpu {
+
+// kKeys x kVecs scores in registers.
+template <class Isa, int kKeys, int kVecs>
+HEED_ALWAYS_INLINE inline void ScoreInt8Keys(const Int8ScoresArgs& args, int first_key,
+                                             int first_row) {
+  typename Isa::Ints sums[kKeys][kVecs];
+  Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE {
+    const auto bias = Isa::kQueryFormat == Int8QueryFormat::kUnsigned
+                          ? Isa::SetInt(args.key_bias[first_key + k.value])
+                          : Isa::SetInt(0);
+    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE { sums[k.value][v.value] = bias; });
+  });
+  const auto* q = static_cast<const std::int32_t*>(args.q_steps) + first_row;
+  const std::int8_t* keys = args.keys + first_key * kInt8Group;
+  for (std::int64_t step = 0; step < args.num_steps; ++step) {
+    typename Isa::Query rows[kVecs];
+    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+      rows[v.value] = Isa::LoadQuery(q + v.value * Isa::kLanes);
+    });
+    Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE {
+      const auto key = Isa::BroadcastKey(keys + k.value * kInt8Group);
+      Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+        sums[k.value][v.value] = Isa::Dot(rows[v.value], key, sums[k.value][v.value]);
+      });
+    });
+    q += Isa::kQueryVectors * kInt8TileRows;
+    keys += kInt8StepBytes;
+  }
+  Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+    const int row = first_row + v.value * Isa::kLanes;
+    auto max = Isa::LoadInts(args.block_max + row);
+    Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE {
+      const int key = first_key + k.value;
+      Isa::StoreInts(args.scores + key * kInt8TileRows + row, sums[k.value][v.value]);
+      if (key < args.num_keys) max = Isa::MaxInts(max, sums[k.value][v.value]);
+    });
+    Isa::StoreInts(args.block_max + row, max);
+  });
+}
+
+template <class Isa>
+void Int8Scores(const Int8ScoresArgs& args) {
+  static_assert(kInt8Block % Isa::kTileRows == 0);
+  static_assert(kInt8TileRows % (Isa::kTileVectors * Isa::kLanes) == 0);
+  for (int key = 0; key < args.num_keys; key += Isa::kTileRows) {
+    for (int row = 0; row < kInt8TileRows; row += Isa::kTileVectors * Isa::kLanes) {
+      ScoreInt8Keys<Isa, Isa::kTileRows, Isa::kTileVectors>(args, key, row);
+    }
+  }
+}
+
+// Q16.16 of 2^(-exponent), exponent in Q8.8 below 32.
+template <class Isa>
+HEED_ALWAYS_INLINE inline typename Isa::Ints Exp2Int8(typename Isa::Ints exponent) {
+  constexpr std::int32_t kMask = (1 << kExponentFraction) - 1;
+  constexpr std::int32_t kHalf = 1 << (kExponentFraction - 1);
+  const auto half = Isa::SetInt(kHalf);
+  const auto f = Isa::AndInts(exponent, Isa::SetInt(kMask));
+  const auto whole = Isa::template ShiftRight<kExponentFraction>(exponent);
+  const auto cubic = Isa::AddInts(Isa::MulWords(f, Isa::SetInt(kExp2C)), half);
+  const auto inner =
+      Isa::SubInts(Isa::SetInt(kExp2B), Isa::template ShiftRight<kExponentFraction>(cubic));
+  const auto square = Isa::AddInts(Isa::MulWords(f, inner), half);
+  const auto outer =
+      Isa::SubInts(Isa::SetInt(kExp2A), Isa::template ShiftRight<kExponentFraction>(square));
+  const auto power = Isa::SubInts(Isa::SetInt(1 << kExp2Bits), Isa::MulWords(f, outer));
+  constexpr int kDrop = kExp2Bits - kWeightBits;
+  const auto scaled = Isa::ShiftRightBy(power, whole);
+  return Isa::template ShiftRight<kDrop>(Isa::AddInts(scaled, Isa::SetInt(1 << (kDrop - 1))));
+}
+
+template <class Isa>
+void Int8Weights(const Int8WeightsArgs& args) {
+  const auto multiplier = Isa::SetInt(static_cast<std::int32_t>(args.multiplier));
+  const auto largest = Isa::SetInt(static_cast<std::int32_t>(args.largest_distance));
+  for (int row = 0; row < kInt8TileRows; row += Isa::kLanes) {
+    const auto max = Isa::LoadInts(args.row_max + row);
+    const auto start = Isa::LoadInts(args.start + row);
+    auto sum = Isa::SetInt(0);
+    for (int key = 0; key < args.num_keys; ++key) {
+      std::int32_t* at = args.scores + key * kInt8TileRows + row;
+      const auto distance = Isa::MinUnsigned(Isa::SubInts(max, Isa::LoadInts(at)), largest);
+      const auto product = Isa::AddInts(Isa::MulInts(distance, multiplier), start);
+      const auto weight = Exp2Int8<Isa>(Isa::template ShiftRight<kExponentShift>(product));
+      sum = Isa::AddInts(sum, weight);
+      Isa::Store(reinterpret_cast<float*>(at), Isa::ToFloat(weight));
+    }
+    Isa::StoreInts(args.block_sum + row, sum);
+  }
+}
+
+template <class Isa>
+void Int8Widen(const Int8WidenArgs& args) {
+  constexpr int kTileElems = kInt8StepBytes / kInt8Group;
+  for (std::int64_t d = 0; d < args.padded_dims; d += Isa::kLanes) {
+    const std::int8_t* from =
+        args.values + d / kTileElems * args.tile_stride_bytes + d % kTileElems * kInt8Group;
+    float* to = args.wide + d;
+    for (int key = 0; key < args.num_keys; key += kInt8Group) {
+      const auto bytes = Isa::LoadInts(from);
+      Unroll<kInt8Group>([&](auto n) HEED_ALWAYS_INLINE {
+        const auto value = Isa::template SignedByte<n.value>(bytes);
+        Isa::Store(to + n.value * args.padded_dims, Isa::ToFloat(value));
+      });
+      from += kInt8StepBytes;
+      to += kInt8Group * args.padded_dims;
+    }
+  }
+}
+
+template <class Isa, int kDims, int kVecs>
+HEED_ALWAYS_INLINE inline void SumInt8Values(const Int8ValuesArgs& args, std::int64_t first_dim,
+                                             int first_row) {
+  typename Isa::Vec sums[kDims][kVecs];
+  float* o = args.o + first_dim * kInt8TileRows + first_row;
+  Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
+    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+      sums[d.value][v.value] = Isa::Load(o + d.value * kInt8TileRows + v.value * Isa::kLanes);
+    });
+  });
+  if (args.rescale != nullptr) {
+    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+      const auto factor = Isa::Load(args.rescale + first_row + v.value * Isa::kLanes);
+      Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
+        sums[d.value][v.value] = Isa::Mul(factor, sums[d.value][v.value]);
+      });
+    });
+  }
+  const float* weights = args.weights + first_row;
+  const float* wide = args.wide + first_dim;
+  for (int key = 0; key < args.num_keys; ++key) {
+    typename Isa::Vec rows[kVecs];
+    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+      rows[v.value] = Isa::Load(weights + v.value * Isa::kLanes);
+    });
+    Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
+      const auto value = Isa::Set(wide[d.value]);
+      Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+        sums[d.value][v.value] = Isa::AddExactProduct(value, rows[v.value], sums[d.value][v.value]);
+      });
+    });
+    weights += kInt8TileRows;
+    wide += args.padded_dims;
+  }
+  Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
+    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+      Isa::Store(o + d.value * kInt8TileRows + v.value * Isa::kLanes, sums[d.value][v.value]);
+    });
+  });
+}
+
+template <class Isa>
+void Int8Values(const Int8ValuesArgs& args) {
+  static_assert(kInt8DimStep % Isa::kTileRows == 0);
+  for (std::int64_t d = 0; d < args.padded_dims; d += Isa::kTileRows) {
+    for (int row = 0; row < kInt8TileRows; row += Isa::kTileVectors * Isa::kLanes) {
+      SumInt8Values<Isa, Isa::kTileRows, Isa::kTileVectors>(args, d, row);
+    }
+  }
+}
+
+template <class Isa>
+constexpr Int8Kernel MakeInt8Kernel() {
+  return {Isa::kQueryFormat, Int8Scores<Isa>, Int8Weights<Isa>, Int8Widen<Isa>, Int8Values<Isa>};
+}
+
+}  // namespace heed::cpu
+
+#endif  // HEED_CPU_KERNEL_INT8_INL_H_

@@ -1,0 +1,83 @@
+// Integer and fp32 lanes of the int8 kernels on AVX2 and FMA.
+#ifndef HEED_CPU_SIMD_INT8_AVX2_H_
+#define HEED_CPU_SIMD_INT8_AVX2_H_
+
+#include <immintrin.h>
+
+#include "cpu/int8_kernel.h"
+#include "cpu/kernel/unroll-inl.h"
+
+namespace heed::cpu {
+namespace {
+
+struct Int8Avx2 {
+  using Ints = __m256i;
+  using Vec = __m256;
+  struct Query {
+    Ints even, odd;
+  };
+  using Key = Query;
+
+  static constexpr int kLanes = 8;
+  // 16 registers: 4 x 2 sums, 2 x 2 words of queries, 2 of the key and a product.
+  static constexpr int kTileVectors = 2;
+  static constexpr int kTileRows = 4;
+  // vpmaddubsw saturates; vpmaddwd on words does not.
+  static constexpr Int8QueryFormat kQueryFormat = Int8QueryFormat::kWords;
+  static constexpr int kQueryVectors = 2;
+
+  HEED_ALWAYS_INLINE static Query LoadQuery(const std::int32_t* p) {
+    return {LoadInts(p), LoadInts(p + kInt8TileRows)};
+  }
+  HEED_ALWAYS_INLINE static Key BroadcastKey(const std::int8_t* p) {
+    int bits;
+    __builtin_memcpy(&bits, p, sizeof(bits));
+    const Ints bytes = _mm256_set1_epi32(bits);
+    return {_mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8), _mm256_srai_epi16(bytes, 8)};
+  }
+  HEED_ALWAYS_INLINE static Ints Dot(const Query& q, const Key& k, Ints sum) {
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(q.even, k.even));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(q.odd, k.odd));
+  }
+
+  HEED_ALWAYS_INLINE static Ints SetInt(std::int32_t x) { return _mm256_set1_epi32(x); }
+  HEED_ALWAYS_INLINE static Ints LoadInts(const void* p) {
+    return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+  }
+  HEED_ALWAYS_INLINE static void StoreInts(void* p, Ints x) {
+    _mm256_storeu_si256(static_cast<__m256i*>(p), x);
+  }
+  HEED_ALWAYS_INLINE static Ints MaxInts(Ints a, Ints b) { return _mm256_max_epi32(a, b); }
+  HEED_ALWAYS_INLINE static Ints MinUnsigned(Ints a, Ints b) { return _mm256_min_epu32(a, b); }
+  HEED_ALWAYS_INLINE static Ints AddInts(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
+  HEED_ALWAYS_INLINE static Ints SubInts(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }
+  HEED_ALWAYS_INLINE static Ints AndInts(Ints a, Ints b) { return _mm256_and_si256(a, b); }
+  HEED_ALWAYS_INLINE static Ints MulInts(Ints a, Ints b) { return _mm256_mullo_epi32(a, b); }
+  // Of numbers that fit 15 bits: one operation where a 32-bit product takes two.
+  HEED_ALWAYS_INLINE static Ints MulWords(Ints a, Ints b) { return _mm256_madd_epi16(a, b); }
+  template <int kBits>
+  HEED_ALWAYS_INLINE static Ints ShiftRight(Ints x) {
+    return _mm256_srli_epi32(x, kBits);
+  }
+  HEED_ALWAYS_INLINE static Ints ShiftRightBy(Ints x, Ints bits) {
+    return _mm256_srlv_epi32(x, bits);
+  }
+  template <int kByte>
+  HEED_ALWAYS_INLINE static Ints SignedByte(Ints x) {
+    return _mm256_srai_epi32(_mm256_slli_epi32(x, 8 * (3 - kByte)), 24);
+  }
+
+  HEED_ALWAYS_INLINE static Vec Set(float x) { return _mm256_set1_ps(x); }
+  HEED_ALWAYS_INLINE static Vec Load(const float* p) { return _mm256_loadu_ps(p); }
+  HEED_ALWAYS_INLINE static void Store(float* p, Vec x) { _mm256_storeu_ps(p, x); }
+  HEED_ALWAYS_INLINE static Vec Mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }
+  HEED_ALWAYS_INLINE static Vec AddExactProduct(Vec a, Vec b, Vec c) {
+    return _mm256_fmadd_ps(a, b, c);
+  }
+  HEED_ALWAYS_INLINE static Vec ToFloat(Ints x) { return _mm256_cvtepi32_ps(x); }
+};
+
+}  // namespace
+}  // namespace heed::cpu
+
+#endif  // HEED_CPU_SIMD_INT8_AVX2_H_
