@@ -308,8 +308,10 @@ Status ChooseRow(const RowRequest& request, const DeviceFacts& facts, Plan* plan
   HEED_RETURN_IF_ERROR(CheckForcedKernel(request, facts));
   const KernelRow* best = nullptr;
   std::int32_t best_rank = 0;
-  for (const KernelRow& row : KernelRows()) {
-    if (row.op != request.op) continue;
+  const Backend backend = BackendFromAbi(request.exec.backend);
+  for (const KernelRow* candidate : KernelRowsOf(request.op)) {
+    const KernelRow& row = *candidate;
+    if (row.backend != backend) continue;
     if (best != nullptr && HighestRank(row, request, facts) <= best_rank) continue;
     if (StageOf(row, request, facts) != Stage::kFits) continue;
     const std::int32_t rank = RankHere(row, request, facts);

@@ -26,12 +26,18 @@ constexpr std::array<DTypeRow, 11> kDTypes = {{
     {DType::kU64, "u64", HEED_DTYPE_UINT, 64},
 }};
 
+// The list stands in the order of DType, which begins with kInvalid.
 const DTypeRow* FindRow(DType dtype) {
-  for (const DTypeRow& row : kDTypes) {
-    if (row.dtype == dtype) return &row;
-  }
-  return nullptr;
+  return dtype == DType::kInvalid ? nullptr : &kDTypes[static_cast<std::size_t>(dtype) - 1];
 }
+
+constexpr bool IsInOrder() {
+  for (std::size_t at = 0; at < kDTypes.size(); ++at) {
+    if (static_cast<std::size_t>(kDTypes[at].dtype) != at + 1) return false;
+  }
+  return true;
+}
+static_assert(IsInOrder());
 
 }  // namespace
 

@@ -51,8 +51,8 @@ bool MayOverlap(const TensorInfo& a, const TensorInfo& b) {
   if (a.data == nullptr || b.data == nullptr || a.empty() || b.empty()) return false;
   const auto a_begin = reinterpret_cast<std::uintptr_t>(a.data);
   const auto b_begin = reinterpret_cast<std::uintptr_t>(b.data);
-  if (a_begin + static_cast<std::uintptr_t>(a.SpanBytes()) <= b_begin) return false;
-  if (b_begin + static_cast<std::uintptr_t>(b.SpanBytes()) <= a_begin) return false;
+  if (a_begin + static_cast<std::uintptr_t>(a.span_bytes) <= b_begin) return false;
+  if (b_begin + static_cast<std::uintptr_t>(b.span_bytes) <= a_begin) return false;
   for (const TensorInfo* info : {&a, &b}) {
     for (int axis = 0; axis < info->rank; ++axis) {
       if (IsMoving(*info, axis) && IsDisjointModulo(a, b, StrideBytes(*info, axis))) return false;

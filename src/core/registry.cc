@@ -1,6 +1,7 @@
 #include "core/registry.h"
 
 #include <array>
+#include <vector>
 
 namespace heed::core {
 namespace {
@@ -35,10 +36,18 @@ constexpr KernelRow kRows[] = {
 };
 
 constexpr std::array<const char*, 4> kBackendNames = {"cpu", "cuda", "webgpu", "reference"};
-constexpr std::array<const char*, 6> kOpNames = {"forward", "backward",    "decode",
-                                                 "combine", "quantize_kv", "dropout_mask"};
+constexpr std::array<const char*, kNumOps> kOpNames = {"forward", "backward",    "decode",
+                                                       "combine", "quantize_kv", "dropout_mask"};
 constexpr std::array<const char*, kNumCpuTargets> kCpuTargetNames = {"none",   "generic",    "avx2",
                                                                      "avx512", "avx512bf16", "amx"};
+
+using RowsByOp = std::array<std::vector<const KernelRow*>, kNumOps>;
+
+RowsByOp SortByOp() {
+  RowsByOp rows_by_op;
+  for (const KernelRow& row : kRows) rows_by_op[static_cast<std::size_t>(row.op)].push_back(&row);
+  return rows_by_op;
+}
 
 }  // namespace
 
@@ -51,5 +60,10 @@ const char* CpuTargetName(CpuTarget target) {
 }
 
 std::span<const KernelRow> KernelRows() { return kRows; }
+
+std::span<const KernelRow* const> KernelRowsOf(Op op) {
+  static const RowsByOp rows_by_op = SortByOp();
+  return rows_by_op[static_cast<std::size_t>(op)];
+}
 
 }  // namespace heed::core

@@ -12,6 +12,7 @@ namespace heed::core {
 
 enum class Backend : std::uint8_t { kCpu, kCuda, kWebgpu, kReference };
 enum class Op : std::uint8_t { kForward, kBackward, kDecode, kCombine, kQuantizeKv, kDropoutMask };
+inline constexpr int kNumOps = 6;
 // Instruction sets with CPU kernels, weakest first.
 enum class CpuTarget : std::uint8_t { kNone, kGeneric, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 inline constexpr int kNumCpuTargets = 6;
@@ -55,6 +56,8 @@ struct KernelRow {
 };
 
 std::span<const KernelRow> KernelRows();
+// Those of one operation, in the same order.
+std::span<const KernelRow* const> KernelRowsOf(Op op);
 
 }  // namespace heed::core
 

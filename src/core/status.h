@@ -3,6 +3,7 @@
 #define HEED_CORE_STATUS_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -13,15 +14,22 @@ namespace heed::core {
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(heed_status_t code, std::string message) : code_(code), message_(std::move(message)) {}
+  Status(heed_status_t code, std::string message)
+      : error_(std::make_shared<const Error>(Error{code, std::move(message)})) {}
 
-  bool ok() const { return code_ == HEED_OK; }
-  heed_status_t code() const { return code_; }
-  const std::string& message() const { return message_; }
+  bool ok() const { return error_ == nullptr; }
+  heed_status_t code() const { return ok() ? HEED_OK : error_->code; }
+  // Empty when ok.
+  std::string message() const { return ok() ? std::string() : error_->message; }
 
  private:
-  heed_status_t code_ = HEED_OK;
-  std::string message_;
+  struct Error {
+    heed_status_t code;
+    std::string message;
+  };
+
+  // A call passes some hundred checks: a status that is ok is one null pointer.
+  std::shared_ptr<const Error> error_;
 };
 
 // Constant name, such as "HEED_UNSUPPORTED"; "HEED_UNKNOWN_STATUS" for any other value.

@@ -57,22 +57,25 @@ Status FillStrides(const heed_tensor_t& tensor, TensorInfo* info) {
   return {};
 }
 
-Status CheckSpan(const TensorInfo& info) {
-  const auto elem_bytes = static_cast<std::int64_t>(DTypeBytes(info.dtype));
+Status FillSpan(TensorInfo* info) {
+  const auto elem_bytes = static_cast<std::int64_t>(DTypeBytes(info->dtype));
   std::int64_t span_elems = 1;
-  for (int axis = 0; axis < info.rank; ++axis) {
+  std::int64_t span_bytes = elem_bytes;
+  bool is_empty = false;
+  for (int axis = 0; axis < info->rank; ++axis) {
     const auto index = static_cast<std::size_t>(axis);
     std::int64_t step_elems = 0;
-    std::int64_t span_bytes = 0;
-    if (info.shape[index] < 2) continue;
-    if (__builtin_mul_overflow(info.shape[index] - 1, info.stride_elems[index], &step_elems) ||
+    is_empty = is_empty || info->shape[index] == 0;
+    if (info->shape[index] < 2) continue;
+    if (__builtin_mul_overflow(info->shape[index] - 1, info->stride_elems[index], &step_elems) ||
         __builtin_add_overflow(span_elems, step_elems, &span_elems) ||
         __builtin_mul_overflow(span_elems, elem_bytes, &span_bytes)) {
       return InvalidArgument(Format("%s.strides[%d] = %" PRId64
                                     ": the tensor's byte offsets overflow 64 bits",
-                                    info.name, axis, info.stride_elems[index]));
+                                    info->name, axis, info->stride_elems[index]));
     }
   }
+  info->span_bytes = is_empty ? 0 : span_bytes;
   return {};
 }
 
@@ -86,7 +89,7 @@ Status ReadAddress(const heed_tensor_t& tensor, Purpose purpose, TensorInfo* inf
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
   if (__builtin_add_overflow(base, tensor.byte_offset, &begin) ||
-      __builtin_add_overflow(begin, static_cast<std::uintptr_t>(info->SpanBytes()), &end)) {
+      __builtin_add_overflow(begin, static_cast<std::uintptr_t>(info->span_bytes), &end)) {
     return InvalidArgument(Format("%s.byte_offset = %" PRIu64
                                   ": the tensor runs past the address space",
                                   info->name, tensor.byte_offset));
@@ -112,24 +115,11 @@ Status ReadDTypeAndDevice(const heed_tensor_t& tensor, TensorInfo* info) {
                                   info->name, tensor.dtype.code, tensor.dtype.bits));
   }
   info->device = tensor.device;
+  if (IsDevice(tensor.device)) return {};
   return CheckDevice((std::string(info->name) + ".device").c_str(), tensor.device);
 }
 
 }  // namespace
-
-bool TensorInfo::empty() const {
-  return std::any_of(shape.begin(), shape.begin() + rank,
-                     [](std::int64_t extent) { return extent == 0; });
-}
-
-std::int64_t TensorInfo::SpanBytes() const {
-  if (empty()) return 0;
-  std::int64_t last_elems = 0;
-  for (std::size_t axis = 0; axis < static_cast<std::size_t>(rank); ++axis) {
-    last_elems += (shape[axis] - 1) * stride_elems[axis];
-  }
-  return (last_elems + 1) * static_cast<std::int64_t>(DTypeBytes(dtype));
-}
 
 std::string TensorInfo::AxisName(int axis) const {
   return Format("%s.shape[%d] (%s)", name, axis, axes->names[static_cast<std::size_t>(axis)]);
@@ -148,7 +138,7 @@ Status ReadTensor(const char* name, const heed_tensor_t& tensor, const AxisNames
   HEED_RETURN_IF_ERROR(ReadShape(tensor, info));
   HEED_RETURN_IF_ERROR(ReadDTypeAndDevice(tensor, info));
   HEED_RETURN_IF_ERROR(FillStrides(tensor, info));
-  HEED_RETURN_IF_ERROR(CheckSpan(*info));
+  HEED_RETURN_IF_ERROR(FillSpan(info));
   return ReadAddress(tensor, purpose, info);
 }
 
@@ -213,17 +203,30 @@ Status RequireWritable(const TensorInfo& info) {
   return {};
 }
 
-Status CheckDevice(const char* name, heed_device_t device) {
+bool IsDevice(heed_device_t device) {
   switch (device.device_type) {
     case HEED_DEVICE_CPU:
-      if (device.device_id == 0) return {};
+      return device.device_id == 0;
+    case HEED_DEVICE_CUDA:
+    case HEED_DEVICE_CUDA_HOST:
+    case HEED_DEVICE_CUDA_MANAGED:
+    case HEED_DEVICE_WEBGPU:
+      return device.device_id >= 0;
+    default:
+      return false;
+  }
+}
+
+Status CheckDevice(const char* name, heed_device_t device) {
+  if (IsDevice(device)) return {};
+  switch (device.device_type) {
+    case HEED_DEVICE_CPU:
       return InvalidArgument(
           Format("%s.device_id = %d: must be 0 on the CPU", name, device.device_id));
     case HEED_DEVICE_CUDA:
     case HEED_DEVICE_CUDA_HOST:
     case HEED_DEVICE_CUDA_MANAGED:
     case HEED_DEVICE_WEBGPU:
-      if (device.device_id >= 0) return {};
       return InvalidArgument(
           Format("%s.device_id = %d: must not be negative", name, device.device_id));
     default:

@@ -31,11 +31,10 @@ struct TensorInfo {
   int rank = 0;
   std::array<std::int64_t, kMaxRank> shape = {};
   std::array<std::int64_t, kMaxRank> stride_elems = {};
+  std::int64_t span_bytes = 0;  // from the first to the end of the last element; 0 when empty
 
   bool present() const { return axes != nullptr; }
-  bool empty() const;
-  // Bytes from the first to the end of the last element; 0 when empty.
-  std::int64_t SpanBytes() const;
+  bool empty() const { return span_bytes == 0; }
   // "k.shape[2] (num_kv_heads)".
   std::string AxisName(int axis) const;
   // "k.shape[2] (num_kv_heads) = 3".
@@ -57,7 +56,9 @@ Status RequireContiguousRows(const TensorInfo& info);
 // Distinct indices are distinct elements.
 Status RequireWritable(const TensorInfo& info);
 
-// A known type, and an id that it can have. name = where the device was given.
+// A known type, and an id that it can have.
+bool IsDevice(heed_device_t device);
+// The same as a status. name = where the device was given.
 Status CheckDevice(const char* name, heed_device_t device);
 // "cpu", "cuda:1", ...
 std::string DeviceText(heed_device_t device);

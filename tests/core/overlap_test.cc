@@ -14,14 +14,16 @@ constexpr AxisNames kAxes = {3, {"a", "b", "c"}};
 // A byte tensor in `arena`, so that offsets are addresses.
 TensorInfo Place(std::vector<std::uint8_t>& arena, std::size_t first_byte,
                  std::array<std::int64_t, 3> shape, std::array<std::int64_t, 3> stride_elems) {
+  heed_tensor_t tensor = {};
+  tensor.data = arena.data() + first_byte;
+  tensor.device = {HEED_DEVICE_CPU, 0};
+  tensor.ndim = 3;
+  tensor.dtype = DTypeToAbi(DType::kU8);
+  tensor.shape = shape.data();
+  tensor.strides = stride_elems.data();
   TensorInfo info;
-  info.name = "tensor";
-  info.axes = &kAxes;
-  info.data = arena.data() + first_byte;
-  info.dtype = DType::kU8;
-  info.rank = 3;
-  std::copy(shape.begin(), shape.end(), info.shape.begin());
-  std::copy(stride_elems.begin(), stride_elems.end(), info.stride_elems.begin());
+  const Status status = ReadTensor("tensor", tensor, kAxes, Purpose::kRun, &info);
+  EXPECT_TRUE(status.ok()) << status.message();
   return info;
 }
 

@@ -57,7 +57,7 @@ Status TensorReader::CheckOverlaps(const void* workspace, std::size_t workspace_
   for (std::size_t i = 0; i < num_entries_; ++i) {
     const TensorInfo& info = entries_[i].info;
     const auto begin = reinterpret_cast<std::uintptr_t>(info.data);
-    const auto end = begin + static_cast<std::uintptr_t>(info.SpanBytes());
+    const auto end = begin + static_cast<std::uintptr_t>(info.span_bytes);
     if (workspace != nullptr && begin < end && begin < workspace_begin + workspace_bytes &&
         workspace_begin < end) {
       return InvalidArgument(Format("exec.workspace: must not overlap %s", info.name));
