@@ -201,6 +201,25 @@ TEST_F(Cli, BenchMeasuresBesideRoofAndBaseline) {
   EXPECT_EQ(JsonNumber(json, "threads"), 2);
 }
 
+TEST_F(Cli, BenchTimesTheBackwardPassAndDecode) {
+  const struct {
+    const char* op;
+    double useful_flops;
+  } cases[] = {{"backward", 70.0 * 71 / 2 * 2 * 10 * 16}, {"decode", 70.0 * 71 / 2 * 2 * 4 * 16}};
+  for (const auto& [op, useful_flops] : cases) {
+    const Words words = {"bench",     "--op", op,       "--sq",         "70",
+                         "--threads", "1",    "--json", Path("r.json"), "--causal"};
+    const Outcome outcome = Run(words, kQuickBench);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find(std::string(".") + op + "."), std::string::npos) << outcome.out;
+    EXPECT_EQ(JsonNumber(ReadFile(Path("r.json")), "useful_flops"), useful_flops) << op;
+  }
+  const Outcome refused =
+      Run({"bench", "--op", "backward", "--sq", "70", "--materialized"}, kQuickBench);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("--materialized"), std::string::npos) << refused.err;
+}
+
 TEST_F(Cli, BaselineAgreesOnRaggedShapesAndWindows) {
   for (const Words& options : {Words{"--skv", "301", "--d", "19", "--dv", "35", "--heads", "3"},
                                Words{"--window", "5,2", "--skv", "40", "--heads", "1"},

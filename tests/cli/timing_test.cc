@@ -34,8 +34,9 @@ TEST(UsefulFlops, CountsVisiblePairs) {
               score.alignment = alignment;
               score.window = {left, right};
               const ResolvedShape shape = {2, 6, 3, q_len, kv_len, 8, 5};
-              EXPECT_EQ(UsefulFlops(score, shape),
-                        static_cast<double>(CountPairs(score, q_len, kv_len) * 2 * 6 * (16 + 10)));
+              const std::int64_t pairs = CountPairs(score, q_len, kv_len) * 2 * 6;
+              EXPECT_EQ(UsefulFlops(score, shape), static_cast<double>(pairs * (16 + 10)));
+              EXPECT_EQ(UsefulBackwardFlops(score, shape), static_cast<double>(pairs * (48 + 20)));
             }
           }
         }

@@ -51,9 +51,12 @@ void RequireEffect(const CLI::App& subcommand, const Options& options) {
     const char* why = "is fixed by --preset; leave it out";
     RefuseRandomInput(subcommand, why);
     RefuseGiven(subcommand,
-                {"--lengths", "--thread-counts", "--threads", "--dtype", "--scale", "--softcap",
-                 "--causal", "--alignment", "--window", "--dropout-p", "--offset"},
+                {"--op", "--lengths", "--thread-counts", "--threads", "--dtype", "--scale",
+                 "--softcap", "--causal", "--alignment", "--window", "--dropout-p", "--offset"},
                 why);
+  }
+  if (options.bench.op != BenchOp::kForward) {
+    RefuseGiven(subcommand, {"--materialized"}, "is a baseline of --op forward only; leave it out");
   }
   if (!options.bench.lengths.empty()) {
     RefuseGiven(subcommand, {"--sq", "--skv"}, "is fixed by --lengths; leave it out");

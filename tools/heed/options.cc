@@ -21,6 +21,8 @@ const NameMap<heed_backend_t> kBackends = {{"auto", HEED_BACKEND_AUTO},
                                            {"reference", HEED_BACKEND_REFERENCE}};
 const NameMap<heed_alignment_t> kAlignments = {{"bottom-right", HEED_ALIGN_BOTTOM_RIGHT},
                                                {"top-left", HEED_ALIGN_TOP_LEFT}};
+const NameMap<BenchOp> kBenchOps = {
+    {"forward", BenchOp::kForward}, {"backward", BenchOp::kBackward}, {"decode", BenchOp::kDecode}};
 const NameMap<Layout> kLayouts = {{"bshd", Layout::kRowsHeads}, {"bhsd", Layout::kHeadsRows}};
 
 // An option whose value is one of a few names.
@@ -160,6 +162,8 @@ void AddRunOptions(CLI::App* app, Options* options) {
 
 void AddBenchOptions(CLI::App* app, Options* options) {
   BenchOptions& bench = options->bench;
+  AddChoice(app, "--op", kBenchOps, &bench.op,
+            "forward (default), backward, or decode against a cache of --skv rows");
   app->add_option("--preset", bench.preset, "cpu-forward: the project's table of bars")
       ->check(CLI::IsMember({"cpu-forward"}))
       ->type_name("NAME");
@@ -193,6 +197,7 @@ Examples:
   heed explain --sq 131072 --d 128
   heed bench --preset cpu-forward --json result.json
   heed bench --heads 1 --d 128 --lengths 1024,4096 --materialized
+  heed bench --op backward --heads 1 --d 128 --sq 4096 --thread-counts 1,2
   heed pack build --arch 80,90a -o heed.heedpack)";
 
 struct Subcommands {

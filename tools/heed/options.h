@@ -74,7 +74,10 @@ struct OutputOptions {
   std::string both;
 };
 
+enum class BenchOp : std::uint8_t { kForward, kBackward, kDecode };
+
 struct BenchOptions {
+  BenchOp op = BenchOp::kForward;
   std::string preset;
   std::vector<std::int64_t> lengths;        // empty = the shape's q_len
   std::vector<std::int32_t> thread_counts;  // empty = 1 and every usable core

@@ -15,6 +15,8 @@ std::string CaseName(const BenchCase& bench_case) {
   const ResolvedShape shape = Resolve(bench_case.problem.shape);
   const ScoreOptions& score = bench_case.problem.score;
   std::ostringstream name;
+  if (bench_case.problem.bench.op == BenchOp::kBackward) name << "backward.";
+  if (bench_case.problem.bench.op == BenchOp::kDecode) name << "decode.";
   name << ElementTypeName(bench_case.problem.type.value_or(ElementType::kF32));
   if (shape.batch != 1) name << ".b" << shape.batch;
   name << ".q" << shape.q_len;

@@ -5,7 +5,7 @@
 
 #include "bench/roof/roof.h"
 #include "measure_plain.h"
-#include "tools/heed/call.h"
+#include "timed_call.h"
 #include "tools/heed/os.h"
 #include "visible_keys.h"
 
@@ -22,12 +22,6 @@ double Quantile(const std::vector<double>& samples, double q) {
   const std::size_t above = std::min(below + 1, samples.size() - 1);
   return samples[below] +
          (position - static_cast<double>(below)) * (samples[above] - samples[below]);
-}
-
-std::size_t TensorBytes(const Inputs& inputs, const Outputs& outputs) {
-  std::size_t total = outputs.o.bytes.size() + outputs.lse.bytes.size();
-  for (const auto& tensor : inputs.tensors) total += tensor ? tensor->bytes.size() : 0;
-  return total;
 }
 
 // Time in which work was possible. One thread: CPU time of the process, which stands still while
@@ -53,7 +47,7 @@ std::vector<const RoofLoop*> RoofsFor(const BenchCase& bench_case) {
 // Alternates roof and kernel slices, so that each kernel slice stands between two roof slices.
 class PairedTimer {
  public:
-  PairedTimer(const BenchCase& bench_case, const ForwardCall& call)
+  PairedTimer(const BenchCase& bench_case, const TimedCall& call)
       : bench_case_(bench_case),
         call_(call),
         roofs_(RoofsFor(bench_case)),
@@ -116,7 +110,7 @@ class PairedTimer {
   }
 
   const BenchCase& bench_case_;
-  const ForwardCall& call_;
+  const TimedCall& call_;
   std::vector<const RoofLoop*> roofs_;
   bench::Clock clock_;
   std::int64_t runs_per_slice_ = 1;
@@ -125,7 +119,7 @@ class PairedTimer {
   std::vector<std::vector<double>> rates_, fractions_;  // [roof][slice]
 };
 
-double TimeOneRun(const ForwardCall& call) {
+double TimeOneRun(const TimedCall& call) {
   const double start = os::NowSeconds();
   call.Run();
   return os::NowSeconds() - start;
@@ -144,16 +138,17 @@ Statistics Summarise(std::vector<double> samples) {
 }
 
 Measurement Measure(const BenchCase& bench_case, double clock_hz, Progress* progress) {
-  const Inputs inputs = MakeInputs(bench_case.problem, Fill::kValues);
-  const Outputs outputs = MakeOutputs(inputs);
-  const ForwardCall call(inputs, bench_case.problem, outputs);
+  const TimedCall call(bench_case.problem);
   const heed_plan_info_t plan = call.Plan();
 
   Measurement result;
   result.kernel_id = plan.kernel_id;
-  result.useful_flops = UsefulFlops(bench_case.problem.score, Resolve(bench_case.problem.shape));
+  const ResolvedShape shape = Resolve(bench_case.problem.shape);
+  result.useful_flops = bench_case.problem.bench.op == BenchOp::kBackward
+                            ? UsefulBackwardFlops(bench_case.problem.score, shape)
+                            : UsefulFlops(bench_case.problem.score, shape);
   result.workspace_bytes = plan.workspace_bytes;
-  result.tensor_bytes = TensorBytes(inputs, outputs);
+  result.tensor_bytes = call.tensor_bytes();
 
   // The first run warms up, and its growth of resident memory is all that the call ever needs.
   const os::PeakMemory memory;
@@ -176,7 +171,7 @@ Measurement Measure(const BenchCase& bench_case, double clock_hz, Progress* prog
     }
   }
   if (bench_case.problem.bench.with_materialized) {
-    result.plain = MeasurePlain(bench_case, inputs, outputs);
+    result.plain = MeasurePlain(bench_case, call.inputs(), call.outputs());
   }
   return result;
 }

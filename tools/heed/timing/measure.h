@@ -46,7 +46,7 @@ struct Measurement {
   Statistics seconds;            // of one run, by the clock on the wall
   std::vector<RoofShare> roofs;  // the first is fp32 FMA; empty for Repetition::kOnce
   std::size_t workspace_bytes = 0;
-  std::size_t tensor_bytes = 0;  // q, k, v, o and lse
+  std::size_t tensor_bytes = 0;  // that the call reads and writes
   std::optional<std::size_t> rss_growth_bytes;
   std::optional<PlainResult> plain;
 

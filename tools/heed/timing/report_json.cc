@@ -15,10 +15,23 @@ Json ToJson(const Statistics& s) {
 
 Json ToJson(const std::optional<std::size_t>& value) { return value ? Json(*value) : Json(); }
 
+const char* OpName(BenchOp op) {
+  switch (op) {
+    case BenchOp::kForward:
+      return "forward";
+    case BenchOp::kBackward:
+      return "backward";
+    case BenchOp::kDecode:
+      return "decode";
+  }
+  return "";
+}
+
 Json ProblemJson(const BenchCase& bench_case) {
   const ResolvedShape shape = Resolve(bench_case.problem.shape);
   const ScoreOptions& score = bench_case.problem.score;
-  return {{"dtype", ElementTypeName(bench_case.problem.type.value_or(ElementType::kF32))},
+  return {{"op", OpName(bench_case.problem.bench.op)},
+          {"dtype", ElementTypeName(bench_case.problem.type.value_or(ElementType::kF32))},
           {"batch", shape.batch},
           {"num_q_heads", shape.num_q_heads},
           {"num_kv_heads", shape.num_kv_heads},

@@ -18,14 +18,27 @@ KeySpan VisibleKeys(const ScoreOptions& score, std::int64_t query, std::int64_t 
   return span;
 }
 
-double UsefulFlops(const ScoreOptions& score, const ResolvedShape& shape) {
+namespace {
+
+double VisiblePairs(const ScoreOptions& score, const ResolvedShape& shape) {
   double pairs = 0.0;
   for (std::int64_t query = 0; query < shape.q_len; ++query) {
     const KeySpan span = VisibleKeys(score, query, shape.q_len, shape.kv_len);
     pairs += static_cast<double>(span.end - span.begin);
   }
-  return pairs * static_cast<double>(shape.batch * shape.num_q_heads) *
+  return pairs * static_cast<double>(shape.batch * shape.num_q_heads);
+}
+
+}  // namespace
+
+double UsefulFlops(const ScoreOptions& score, const ResolvedShape& shape) {
+  return VisiblePairs(score, shape) *
          static_cast<double>(2 * shape.head_dim + 2 * shape.head_dim_v);
+}
+
+double UsefulBackwardFlops(const ScoreOptions& score, const ResolvedShape& shape) {
+  return VisiblePairs(score, shape) *
+         static_cast<double>(6 * shape.head_dim + 4 * shape.head_dim_v);
 }
 
 }  // namespace heed::tools

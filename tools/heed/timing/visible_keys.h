@@ -20,6 +20,9 @@ KeySpan VisibleKeys(const ScoreOptions& score, std::int64_t query, std::int64_t 
 // Floating-point operations that the exact result needs: every visible (query, key) pair costs a
 // dot product over D and a multiply-add over Dv. Hidden pairs count nothing.
 double UsefulFlops(const ScoreOptions& score, const ResolvedShape& shape);
+// The same of the backward pass: three products over D (scores again, dQ, dK), two over Dv (dP,
+// dV).
+double UsefulBackwardFlops(const ScoreOptions& score, const ResolvedShape& shape);
 
 }  // namespace heed::tools
 
