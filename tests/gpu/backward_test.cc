@@ -39,7 +39,7 @@ void RunCase(const BackwardCase& backward_case, const std::vector<KernelRow>& ro
   std::erase_if(takers, [&](const KernelRow& row) { return !TakesCase(row, backward_case); });
   if (takers.empty()) return;
   SortByNeed(&takers, tally, forward.seed);
-  BackwardChecker checker(backward_case);
+  BackwardChecker checker(backward_case, Fp32Products::kSplitTf32);
   if (!checker.oracle_failure().empty()) return tally.AddFailure(checker.oracle_failure());
   for (std::size_t at = 0; at < std::min(max_rows, takers.size()); ++at) {
     const KernelRow& row = takers[at];

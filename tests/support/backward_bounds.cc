@@ -14,12 +14,15 @@ double Score(const ForwardCase& forward, double scaled, double added) {
 
 }  // namespace
 
-BackwardBounds::BackwardBounds(const BackwardInstance& instance)
+BackwardBounds::BackwardBounds(const BackwardInstance& instance, Fp32Products products)
     : instance_(instance),
       case_(instance.description().forward),
       rounding_(case_.values == Values::kNormal ? RoundingModel::kRandom
                                                 : RoundingModel::kWorstCase),
-      dot_growth_(SumGrowth(static_cast<double>(case_.head_dim), rounding_)),
+      product_roundings_(case_.element == Element::kF32 && products == Fp32Products::kSplitTf32
+                             ? kSplitProductRoundings
+                             : 0.0),
+      dot_growth_(SumGrowth(static_cast<double>(case_.head_dim), rounding_) + product_roundings_),
       dq_(RowShape(instance.dq().shape())),
       dk_(RowShape(instance.dk().shape())),
       dv_(RowShape(instance.dv().shape())),
@@ -88,9 +91,10 @@ RowEstimates BackwardBounds::EstimateRow(const HeadRows<double>& rows, const Hea
   row.row_term.value = delta - d_lse;
   row.row_term.error = kUnitRoundoffF32 * (std::fabs(delta) + std::fabs(d_lse)) + kFlushF32;
   if (!sees_any) return row;
+  const auto num_dims = static_cast<double>(case_.head_dim_v);
   row.row_term.error +=
-      std::fabs(rounding_of_o) + DotError(norms.d_o[at].euclidean, std::sqrt(o_norm),
-                                          static_cast<double>(case_.head_dim_v), rounding_);
+      std::fabs(rounding_of_o) + DotError(norms.d_o[at].euclidean, std::sqrt(o_norm), num_dims,
+                                          SumGrowth(num_dims, rounding_));
   return row;
 }
 
@@ -120,8 +124,9 @@ void BackwardBounds::AddPair(const HeadRows<double>& rows, const HeadNorms& norm
   }
   pair.dropout_factor = instance_.DropoutFactor(rows.b, rows.head, i, j);
   pair.value_product.value = SequentialDot(rows.d_o[i], rows.v[j], case_.head_dim_v);
-  pair.value_product.error = DotError(norms.d_o[query].euclidean, norms.v[key].euclidean,
-                                      static_cast<double>(case_.head_dim_v), rounding_);
+  const auto num_dims = static_cast<double>(case_.head_dim_v);
+  pair.value_product.error = DotError(norms.d_o[query].euclidean, norms.v[key].euclidean, num_dims,
+                                      SumGrowth(num_dims, rounding_) + product_roundings_);
 
   const PairEstimates estimates = EstimatePair(case_.element, row, pair);
   dq_[instance_.QIndex(rows.b, i, rows.head, 0)].Add(estimates.d_scaled, norms.k[key].largest);
@@ -136,30 +141,34 @@ void BackwardBounds::AddPair(const HeadRows<double>& rows, const HeadNorms& norm
   }
 }
 
-double BackwardBounds::Stored(const SumBound& sum, double factor, Element element,
-                              double expected) const {
-  return StoredBound(sum, rounding_, factor, element, expected);
+double BackwardBounds::StoredProducts(const SumBound& sum, double factor, double expected) const {
+  return StoredBound(sum, sum.Total(rounding_, product_roundings_), factor, case_.element,
+                     expected);
+}
+
+double BackwardBounds::StoredSum(const SumBound& sum, Element element, double expected) const {
+  return StoredBound(sum, sum.Total(rounding_, 0.0), 1.0, element, expected);
 }
 
 double BackwardBounds::Dq(const Indices& index, double expected) const {
-  return Stored(dq_[index], instance_.forward().scale(), case_.element, expected);
+  return StoredProducts(dq_[index], instance_.forward().scale(), expected);
 }
 
 double BackwardBounds::Dk(const Indices& index, double expected) const {
-  return Stored(dk_[index], instance_.forward().scale(), case_.element, expected);
+  return StoredProducts(dk_[index], instance_.forward().scale(), expected);
 }
 
 double BackwardBounds::Dv(const Indices& index, double expected) const {
-  return Stored(dv_[index], 1.0, case_.element, expected);
+  return StoredProducts(dv_[index], 1.0, expected);
 }
 
 double BackwardBounds::DBias(const Indices& index, double expected) const {
-  return Stored(d_bias_[index], 1.0, *instance_.description().d_bias, expected);
+  return StoredSum(d_bias_[index], *instance_.description().d_bias, expected);
 }
 
 // The oracle stores d_sinks in fp32 too, which the factor's roundings cover.
 double BackwardBounds::DSinks(const Indices& index, double expected) const {
-  return Stored(d_sinks_[index], 1.0, Element::kF32, expected);
+  return StoredSum(d_sinks_[index], Element::kF32, expected);
 }
 
 }  // namespace heed::test

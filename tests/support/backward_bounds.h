@@ -2,6 +2,7 @@
 #ifndef HEED_TESTS_SUPPORT_BACKWARD_BOUNDS_H_
 #define HEED_TESTS_SUPPORT_BACKWARD_BOUNDS_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "support/backward_instance.h"
@@ -11,10 +12,13 @@
 
 namespace heed::test {
 
+// How fp32 rows multiply; 16-bit products are exact.
+enum class Fp32Products : std::uint8_t { kFused, kSplitTf32 };
+
 class BackwardBounds {
  public:
   // The instance in the case's own types.
-  explicit BackwardBounds(const BackwardInstance& instance);
+  BackwardBounds(const BackwardInstance& instance, Fp32Products products);
 
   // Of one element of the tensor, `expected` being the oracle's.
   double Dq(const Indices& index, double expected) const;
@@ -40,11 +44,13 @@ class BackwardBounds {
                std::int64_t i, std::int64_t j);
   RowEstimates EstimateRow(const HeadRows<double>& rows, const HeadNorms& norms,
                            std::int64_t i) const;
-  double Stored(const SumBound& sum, double factor, Element element, double expected) const;
+  double StoredProducts(const SumBound& sum, double factor, double expected) const;
+  double StoredSum(const SumBound& sum, Element element, double expected) const;
 
   const BackwardInstance& instance_;
   const ForwardCase& case_;
   RoundingModel rounding_;
+  double product_roundings_;
   double dot_growth_;
   IndexedTable<SumBound> dq_, dk_, dv_;  // of rows
   IndexedTable<SumBound> d_bias_, d_sinks_;

@@ -46,11 +46,11 @@ const std::vector<KernelRow>& RunnableBackwardRows() {
   return runnable;
 }
 
-BackwardChecker::BackwardChecker(const BackwardCase& backward_case)
+BackwardChecker::BackwardChecker(const BackwardCase& backward_case, Fp32Products products)
     : instance_(backward_case), oracle_(instance_.Upcast()) {
   oracle_failure_ = instance_.forward_failure();
   if (oracle_failure_.empty()) {
-    bounds_ = std::make_unique<BackwardBounds>(instance_);
+    bounds_ = std::make_unique<BackwardBounds>(instance_, products);
     oracle_->PrepareRun();
     const heed_status_t status = heed_backward(oracle_->args());
     if (status != HEED_OK) oracle_failure_ = StatusText("heed_backward", status);

@@ -34,7 +34,8 @@ const std::vector<KernelRow>& RunnableBackwardRows();
 // Holds the case's inputs, the oracle's answer and the bounds, so that several kernels share them.
 class BackwardChecker {
  public:
-  explicit BackwardChecker(const BackwardCase& backward_case);
+  explicit BackwardChecker(const BackwardCase& backward_case,
+                           Fp32Products products = Fp32Products::kFused);
 
   // Not empty when the oracle itself refused the case or wrote where it must not.
   const std::string& oracle_failure() const { return oracle_failure_; }

@@ -65,10 +65,13 @@ struct PairEstimates {
   Estimate d_scaled;  // dS times the softcap's slope, as it meets k and q; the scale comes later
 };
 
-// Sum over num_terms products in fp32, whose factors' norms are given.
-inline double DotError(double norm_a, double norm_b, double num_terms, RoundingModel rounding) {
-  return SumGrowth(num_terms, rounding) * kUnitRoundoffF32 * norm_a * norm_b +
-         num_terms * kFlushF32 * (1.0 + norm_a);
+// Unit roundoffs that an fp32 product loses when it is made of three tf32 products.
+inline constexpr double kSplitProductRoundings = 8;
+
+// Sum over num_terms products in fp32, whose factors' norms are given. growth: SumGrowth(), and the
+// roundings of a product.
+inline double DotError(double norm_a, double norm_b, double num_terms, double growth) {
+  return growth * kUnitRoundoffF32 * norm_a * norm_b + num_terms * kFlushF32 * (1.0 + norm_a);
 }
 
 // Error of 1 - tanh^2, from the error of the product q.k, its scale, the division and tanh itself.
@@ -152,9 +155,10 @@ class SumBound {
     magnitude_ += estimate.LargestMagnitude() * max_abs_operand;
     num_terms_ += 1.0;
   }
-  // 0 when nothing was added: such elements are exactly 0.
-  double Total(RoundingModel rounding) const {
-    return error_ + SumGrowth(num_terms_, rounding) * kUnitRoundoffF32 * magnitude_;
+  // 0 when nothing was added: such elements are exactly 0. product_roundings: of each term.
+  double Total(RoundingModel rounding, double product_roundings) const {
+    const double roundings = SumGrowth(num_terms_, rounding) + product_roundings;
+    return error_ + roundings * kUnitRoundoffF32 * magnitude_;
   }
   bool has_terms() const { return num_terms_ > 0.0; }
 
@@ -164,13 +168,13 @@ class SumBound {
   double num_terms_ = 0.0;
 };
 
-// After the factor (the scale, or 1) and one rounding to the tensor's type. Infinite where a kernel
-// may leave the range of the type.
-inline double StoredBound(const SumBound& sum, RoundingModel rounding, double factor,
-                          Element element, double expected) {
+// After the factor (the scale, or 1) and one rounding to the tensor's type. total: sum.Total().
+// Infinite where a kernel may leave the range of the type.
+inline double StoredBound(const SumBound& sum, double total, double factor, Element element,
+                          double expected) {
   if (!sum.has_terms()) return 0.0;
   constexpr double kFactorRoundings = 4;  // the scale, ln(2) or log2(e), a product with each
-  double bound = std::fabs(factor) * sum.Total(rounding);
+  double bound = std::fabs(factor) * total;
   bound += kFactorRoundings * kUnitRoundoffF32 * (std::fabs(expected) + bound) + kFlushF32;
   const double largest = std::fabs(expected) + bound;
   bound += UnitRoundoff(element) * largest + HalfSubnormalStep(element);
