@@ -29,8 +29,21 @@ constexpr std::size_t kBlockBytes = 256;                  // alignment of blocks
 // Tiles take the row's head dim, which zeros fill up: one kernel for all below.
 int TileHeadDim(const KernelRow& row) { return static_cast<int>(row.max_head_dim); }
 
-Sm90ForwardShape ShapeOfRow(const KernelRow& row) {
-  return {TileHeadDim(row), row.tile_q_rows, row.tile_kv_rows, row.cuda.num_stages};
+// Rows of wide heads have tiles of their own for values of at most this.
+constexpr int kNarrowHeadDimV = 128;
+
+int TileHeadDimV(const KernelRow& row, const ForwardProblem& problem) {
+  const bool is_narrow = row.max_head_dim == 192 && problem.shape.head_dim_v <= kNarrowHeadDimV;
+  return is_narrow ? kNarrowHeadDimV : TileHeadDim(row);
+}
+
+Sm90ForwardShape ShapeOfRow(const KernelRow& row, int tile_head_dim_v) {
+  return {TileHeadDim(row), tile_head_dim_v, row.tile_q_rows, row.tile_kv_rows,
+          row.cuda.num_stages};
+}
+
+Sm90ForwardShape ShapeFor(const KernelRow& row, const ForwardProblem& problem) {
+  return ShapeOfRow(row, TileHeadDimV(row, problem));
 }
 
 std::int64_t NumQTiles(const ForwardProblem& problem, const KernelRow& row) {
@@ -104,6 +117,9 @@ const char* WhyNotSm90Forward(const KernelRow& row, const ForwardProblem& proble
   if (HasLengths(problem) && shape.head_dim_v % 8 != 0) {
     return "with arrays of lengths the head dim of v must be a multiple of 8";
   }
+  if (Sm90ForwardMemoryOf(ShapeFor(row, problem)).num_q_slots == 1 && shape.head_dim_v % 8 != 0) {
+    return "with wide heads the head dim of v must be a multiple of 8";
+  }
   // 0 times -inf, which stands for a hidden key, would be NaN.
   if (static_cast<float>(problem.score.scale * device::kLog2E) == 0.0f)
     return "does not take a scale of 0";
@@ -125,7 +141,10 @@ const char* WhyNotSm90Forward(const KernelRow& row, const ForwardProblem& proble
 }
 
 std::size_t Sm90ForwardSharedBytesOf(const KernelRow& row) {
-  return static_cast<std::size_t>(Sm90ForwardSharedBytes(ShapeOfRow(row)));
+  const int wide = Sm90ForwardSharedBytes(ShapeOfRow(row, TileHeadDim(row)));
+  const int narrow =
+      Sm90ForwardSharedBytes(ShapeOfRow(row, std::min(TileHeadDim(row), kNarrowHeadDimV)));
+  return static_cast<std::size_t>(row.max_head_dim == 192 ? std::max(wide, narrow) : wide);
 }
 
 KernelKey Sm90ForwardKeyOf(const KernelRow& row, const ForwardProblem& problem) {
@@ -133,7 +152,8 @@ KernelKey Sm90ForwardKeyOf(const KernelRow& row, const ForwardProblem& problem) 
   key.entry = KernelEntry::kForwardSm90;
   key.family = FamilyOf(row);
   key.traits = TraitsOf(row, problem);
-  key.traits.head_dim = key.traits.head_dim_v = TileHeadDim(row);
+  key.traits.head_dim = TileHeadDim(row);
+  key.traits.head_dim_v = TileHeadDimV(row, problem);
   return key;
 }
 
@@ -194,7 +214,8 @@ Sm90ForwardArgs ArgsOf(const ForwardProblem& problem, const KernelRow& row, Erro
 LaunchShape ShapeOf(const CallContext& context, const Plan& plan) {
   const std::int64_t num_ctas =
       std::min<std::int64_t>(plan.num_tasks, context.device().properties().num_multiprocessors);
-  return {num_ctas, Sm90ForwardThreads(ShapeOfRow(*plan.row)), Sm90ForwardSharedBytesOf(*plan.row)};
+  return {num_ctas, Sm90ForwardThreads(ShapeOfRow(*plan.row, TileHeadDim(*plan.row))),
+          Sm90ForwardSharedBytesOf(*plan.row)};
 }
 
 Status Launch(const CallContext& context, const ForwardProblem& problem, const Plan& plan,

@@ -32,9 +32,9 @@ std::string ReasonAgainst(const ForwardProblem& problem, const DeviceFacts& fact
   return "";
 }
 
-TEST(Sm90Plan, TakesDenseProblemsUpTo128Columns) {
+TEST(Sm90Plan, TakesDenseProblemsUpTo256Columns) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    for (const std::int64_t head_dim : {8, 40, 64, 72, 96, 128}) {
+    for (const std::int64_t head_dim : {8, 40, 64, 72, 96, 128, 136, 192, 200, 256}) {
       Plan plan;
       ASSERT_TRUE(PlanForward(CudaProblem(dtype, head_dim, kRows), Hopper(), &plan, nullptr).ok());
       EXPECT_TRUE(IsHopperRow(plan)) << head_dim << " " << plan.row->id;
@@ -44,11 +44,39 @@ TEST(Sm90Plan, TakesDenseProblemsUpTo128Columns) {
 }
 
 TEST(Sm90Plan, LeavesOtherElementsAndHeadDimsToOtherRows) {
-  for (const auto& [dtype, head_dim] : {std::pair{DType::kF32, 64}, std::pair{DType::kBF16, 136}}) {
+  for (const auto& [dtype, head_dim] : {std::pair{DType::kF32, 64}, std::pair{DType::kBF16, 264}}) {
     Plan plan;
     ASSERT_TRUE(PlanForward(CudaProblem(dtype, head_dim, kRows), Hopper(), &plan, nullptr).ok());
     EXPECT_FALSE(IsHopperRow(plan)) << plan.row->id;
   }
+}
+
+TEST(Sm90Plan, FillsHeadDimsUpToThoseOfTheNextRow) {
+  for (const auto& [head_dim, row_dim] :
+       {std::pair{64, "d64."}, std::pair{72, "d96."}, std::pair{104, "d128."},
+        std::pair{136, "d192."}, std::pair{200, "d256."}}) {
+    Plan plan;
+    const ForwardProblem problem = CudaProblem(DType::kBF16, head_dim, kRows);
+    ASSERT_TRUE(PlanForward(problem, Hopper(), &plan, nullptr).ok());
+    EXPECT_NE(std::string(plan.row->id).find(row_dim), std::string::npos) << plan.row->id;
+  }
+}
+
+// O of wide heads goes to memory in chunks of 16 bytes.
+TEST(Sm90Plan, LeavesWideHeadsWithOddValuesToOtherRows) {
+  ForwardProblem problem = CudaProblem(DType::kBF16, 256, kRows);
+  problem.shape.head_dim_v = 252;  // the views' strides still are those of 256 columns
+  Plan plan;
+  std::vector<Rejection> rejections;
+  ASSERT_TRUE(PlanForward(problem, Hopper(), &plan, &rejections).ok());
+  EXPECT_FALSE(IsHopperRow(plan)) << plan.row->id;
+  bool is_said = false;
+  for (const Rejection& rejection : rejections) {
+    if (std::string(rejection.row->id) == "cuda.sm90.forward.bf16.d256.q128k80") {
+      is_said = rejection.reason == "with wide heads the head dim of v must be a multiple of 8";
+    }
+  }
+  EXPECT_TRUE(is_said);
 }
 
 TEST(Sm90Plan, RunsOnCapability90Alone) {

@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(Config::kNumThreads, 1)
     const int warp = static_cast<int>(__shfl_sync(0xFFFFFFFFu, threadIdx.x / 32, 0));
     if (threadIdx.x == 0) {
       Producer<Config>(args, shared).Run();
-    } else if (warp >= 1 && warp <= Config::kConsumers) {
+    } else if (Config::kHasStorers && warp >= 1 && warp <= Config::kConsumers) {
       RunStorer<Config>(args, shared, static_cast<u32>(warp - 1));
     }
     return;

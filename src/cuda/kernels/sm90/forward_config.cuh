@@ -16,13 +16,18 @@ template <class T>
 struct Sm90ForwardConfig {
   using Traits = T;
   using Element = typename ElementOf<T::kElement>::Type;
-  static constexpr Sm90ForwardShape kShape{T::kHeadDim, T::kTileQ, T::kTileKv, T::kNumStages};
+  static constexpr Sm90ForwardShape kShape{T::kHeadDim, T::kHeadDimV, T::kTileQ, T::kTileKv,
+                                           T::kNumStages};
   static constexpr Sm90ForwardMemory kMemory = Sm90ForwardMemoryOf(kShape);
   static constexpr int kNumThreads = Sm90ForwardThreads(kShape);
   static constexpr int kConsumers = Sm90NumConsumers(kShape);
+  static constexpr int kQSlots = kMemory.num_q_slots;
   static constexpr int kSlots = kQSlots * kConsumers;
+  // With one slot O goes from registers to memory.
+  static constexpr bool kHasStorers = kQSlots == 2;
   static constexpr int kStages = T::kNumStages;
-  static constexpr int kPanels = T::kHeadDim / kPanelColumns;
+  static constexpr int kPanels = (T::kHeadDim + kPanelColumns - 1) / kPanelColumns;
+  static constexpr int kPanelsV = (T::kHeadDimV + kPanelColumns - 1) / kPanelColumns;
   static constexpr int kKeys = T::kTileKv;
 
   // Registers of a thread. 65536 are shared by the warpgroups: 128 * 40 + 2 * 128 * 232 = 64512,
@@ -33,13 +38,17 @@ struct Sm90ForwardConfig {
   static constexpr int kScoreRegisters = kKeys / 2;
   static constexpr int kOutputRegisters = T::kHeadDimV / 2;
   static constexpr int kProbRegisters = kKeys / 4;
+  // Whether scores can stay while their exponentials go to a second array of P. Where they cannot,
+  // exponentials replace the scores, so the maximum is taken first: wide heads hide it.
+  static constexpr bool kSpeculates =
+      kScoreRegisters + kOutputRegisters + 2 * kProbRegisters <= kConsumerRegisters - 32;
 
   static constexpr bool kHasTerms = T::kSoftcap || T::kAlibi || T::kBias != 0;
   static constexpr bool kHasWindow = T::kWindow != 0;
 
   static_assert(!T::kMask && !T::kPaged && !T::kSplit);
-  static_assert(T::kElement != 2 && T::kHeadDim == T::kHeadDimV);
-  static_assert(T::kHeadDim % kPanelColumns == 0 && T::kTileQ % kWarpgroupRows == 0);
+  static_assert(T::kElement != 2 && T::kTileQ % kWarpgroupRows == 0);
+  static_assert(T::kHeadDim % 16 == 0 && T::kHeadDimV % (kHasStorers ? 16 : 32) == 0);
   // The storing warps are warps 1 .. kConsumers of the producing warpgroup.
   static_assert(kConsumers == 2 || kConsumers == 3);
 };
@@ -57,12 +66,19 @@ struct Ring {
   }
 };
 
+// Where the info of a tile stands: two in turn, also where there is one slot for Q.
+template <int kQSlots>
+__device__ __forceinline__ u32 TileInfoAt(const Ring<kQSlots>& q) {
+  return kQSlots == kTileInfos ? q.index : q.parity;
+}
+
 // Named barriers; 0 is __syncthreads.
 inline constexpr int kTurnBarrier = 1;    // + consumer: its turn to issue products
 inline constexpr int kOutputBarrier = 8;  // + consumer: its O lies in shared memory
 inline constexpr int kClearBarrier = 11;  // + consumer: it has cleared what no query sees
 
-// Addresses in shared memory. Q, O: slot = ring position * kConsumers + consumer.
+// Addresses in shared memory. Q, O: slot = ring position * kConsumers + consumer; tile infos
+// likewise, see TileInfoAt.
 template <class C>
 struct SharedLayout {
   u32 base;  // a multiple of 1024
@@ -71,10 +87,10 @@ struct SharedLayout {
     return base + slot * C::kMemory.slab_bytes;
   }
   __device__ __forceinline__ u32 K(u32 stage) const {
-    return base + C::kMemory.k_offset_bytes + stage * C::kMemory.kv_bytes;
+    return base + C::kMemory.k_offset_bytes + stage * C::kMemory.k_bytes;
   }
   __device__ __forceinline__ u32 V(u32 stage) const {
-    return base + C::kMemory.v_offset_bytes + stage * C::kMemory.kv_bytes;
+    return base + C::kMemory.v_offset_bytes + stage * C::kMemory.v_bytes;
   }
   __device__ __forceinline__ u32 TileInfo(u32 slot) const {
     return base + C::kMemory.tiles_offset_bytes + slot * kTileInfoBytes;
@@ -101,7 +117,8 @@ struct SharedLayout {
     }
     for (u32 slot = 0; slot < C::kSlots; ++slot) {
       ptx::BarrierInit(QFull(slot), 1);
-      ptx::BarrierInit(QEmpty(slot), 1);  // the storing warp
+      // The storing warp, or each warp of the consumer.
+      ptx::BarrierInit(QEmpty(slot), C::kHasStorers ? 1 : 4);
     }
     ptx::StoreShared4(Zero(), 0);
     ptx::BarrierInitFence();

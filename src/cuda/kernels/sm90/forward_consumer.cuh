@@ -27,7 +27,8 @@ class Consumer {
   }
 
   __device__ __forceinline__ void Run() {
-    ProbBlock<C> p, p_next;
+    ProbBlock<C> p, p_other;
+    ProbBlock<C>& p_next = C::kSpeculates ? p_other : p;
     if (consumer_ == C::kConsumers - 1) PassTurn();  // to the first one
     ReadTile();
     if (tile_.is_last()) return;
@@ -37,15 +38,16 @@ class Consumer {
     PassTurn();
     ptx::WgmmaWait<0>();
     FinishScores(0, IsBounded(0));
-    SoftmaxBlock<C, BlockOfTile::kFirst>(p, rows_, s_, Factor(), dropout_);
+    Softmax<BlockOfTile::kFirst>(p);
+    FinishProbs(p);
     SoftmaxRows finished;
     ForwardTile finished_tile;
-    u32 finished_slot;
+    u32 finished_info;
     while (true) {
       RunLaterBlocks(p, p_next);
       finished = rows_;
       finished_tile = tile_;
-      finished_slot = Slot();
+      finished_info = InfoSlot();
       q_.Advance();
       ReadTile();
       if (tile_.is_last()) break;
@@ -55,38 +57,40 @@ class Consumer {
       PassTurn();
       ptx::WgmmaWait<1>();
       FinishScores(0, IsBounded(0));
-      SoftmaxBlock<C, BlockOfTile::kFirst>(p_next, rows_, s_, Factor(), dropout_);
+      Softmax<BlockOfTile::kFirst>(p_next);
       FinishOutput();
+      FinishProbs(p_next);
       CopyProbs(p, p_next);
-      StoreTile(finished_slot, finished);
+      StoreTile(finished_info, finished);
       ClearOutput();
     }
     TakeTurn();
     IssueOutput(p, finished_tile, finished_tile.num_blocks - 1);
     if (consumer_ != C::kConsumers - 1) PassTurn();  // nobody waits for the last one
     FinishOutput();
-    StoreTile(finished_slot, finished);
+    StoreTile(finished_info, finished);
   }
 
  private:
   // Blocks 1 .. of the tile; p: of block n - 1 before block n, and of the last block in the end.
   __device__ __forceinline__ void RunLaterBlocks(ProbBlock<C>& p, ProbBlock<C>& p_next) {
     const i32 num_blocks = tile_.num_blocks;
+    if (num_blocks == 1) ReleaseQ();
     i32 plain_end = num_blocks;
     if constexpr (C::Traits::kWindow == 2) plain_end = NumBlocksBeforeLeftBound();
     i32 n = 1;
     // Until blocks are seen in full and an even number of them is left.
 #pragma unroll 1
-    while (n < plain_end && (IsBounded(n) || (plain_end - n) % 2 != 0)) {
+    while (n < plain_end && (IsBounded(n) || (C::kSpeculates && (plain_end - n) % 2 != 0))) {
       RunStep(p, p_next, n, C::kHasWindow && IsBounded(n));
       CopyProbs(p, p_next);
       ++n;
     }
     // In pairs, so that p and p_next change roles without a copy.
 #pragma unroll 1
-    for (; n < plain_end; n += 2) {
+    for (; n < plain_end; n += C::kSpeculates ? 2 : 1) {
       RunStep(p, p_next, n, false);
-      RunStep(p_next, p, n + 1, false);
+      if constexpr (C::kSpeculates) RunStep(p_next, p, n + 1, false);
     }
     if constexpr (C::Traits::kWindow == 2) {
 #pragma unroll 1
@@ -105,9 +109,26 @@ class Consumer {
     PassTurn();
     ptx::WgmmaWait<1>();
     FinishScores(n, is_bounded);
-    SoftmaxBlock<C, BlockOfTile::kLater>(p_next, rows_, s_, Factor(), dropout_);
+    if (n == tile_.num_blocks - 1) ReleaseQ();
+    Softmax<BlockOfTile::kLater>(p_next);
     FinishOutput();
+    FinishProbs(p_next);
     if (rows_.is_moved) RescaleOutput();
+  }
+
+  // p: of the block whose scores have arrived, but see FinishProbs.
+  template <BlockOfTile kBlock>
+  __device__ __forceinline__ void Softmax(ProbBlock<C>& p) {
+    if constexpr (C::kSpeculates) {
+      SoftmaxBlock<C, kBlock>(p, rows_, s_, Factor(), dropout_);
+    } else {
+      WeighBlock<C, kBlock>(rows_, s_, Factor(), dropout_);
+    }
+  }
+
+  // Where there is one array of P: after the products that read it.
+  __device__ __forceinline__ void FinishProbs(ProbBlock<C>& p) const {
+    if constexpr (!C::kSpeculates) PackProbs<C>(p, s_);
   }
 
   // Waits for K and for the turn, issues Q K^T.
@@ -117,7 +138,7 @@ class Consumer {
     ptx::WgmmaFence();
     MultiplyTransposed<typename C::Element, C::kKeys, C::Traits::kHeadDim>(
         s_, q_operand_ + q_.index * (C::kConsumers * C::kMemory.slab_bytes / 16),
-        k_operand_ + k_.index * (C::kMemory.kv_bytes / 16));
+        k_operand_ + k_.index * (C::kMemory.k_bytes / 16));
     ptx::WgmmaCommit();
   }
 
@@ -148,7 +169,7 @@ class Consumer {
     }
     ptx::WgmmaFence();
     MultiplyRegisters<typename C::Element, C::Traits::kHeadDimV, C::kKeys>(
-        o_, p, v_operand_ + v_.index * (C::kMemory.kv_bytes / 16));
+        o_, p, v_operand_ + v_.index * (C::kMemory.v_bytes / 16));
     ptx::WgmmaCommit();
   }
 
@@ -191,6 +212,11 @@ class Consumer {
     if (lane_ == 0) ptx::BarrierArrive(barrier);
   }
 
+  // After the tile's last Q K^T, and after the tile before was stored: its info goes next.
+  __device__ __forceinline__ void ReleaseQ() const {
+    if constexpr (!C::kHasStorers) Release(shared_.QEmpty(Slot()));
+  }
+
   __device__ __forceinline__ void TakeTurn() const {
     ptx::NamedBarrier(kTurnBarrier + consumer_, 2 * 128);
   }
@@ -201,9 +227,12 @@ class Consumer {
 
   __device__ __forceinline__ float Factor() const { return FactorOf<C>(args_.problem.score); }
   __device__ __forceinline__ u32 Slot() const { return q_.index * C::kConsumers + consumer_; }
+  __device__ __forceinline__ u32 InfoSlot() const {
+    return TileInfoAt(q_) * C::kConsumers + consumer_;
+  }
   __device__ __forceinline__ void ReadTile() {
     ptx::BarrierWait(shared_.QFull(Slot()), q_.parity);
-    tile_ = LoadTileInfo<C>(shared_.TileInfo(Slot()), args_);
+    tile_ = LoadTileInfo<C>(shared_.TileInfo(InfoSlot()), args_);
     if (tile_.is_last()) return;
     if constexpr (C::kHasTerms) {
       terms_ = MakeHeadTerms<typename C::Traits, typename C::Element>(args_.problem.score,
@@ -281,14 +310,16 @@ class Consumer {
   // Through a zero from memory, which the assembler cannot know: it would give both arrays the same
   // registers, and then wait for every product before it writes them.
   __device__ __forceinline__ void CopyProbs(ProbBlock<C>& p, const ProbBlock<C>& p_next) const {
+    if constexpr (!C::kSpeculates) return;  // one array
     const u32 zero = ptx::LoadShared4(shared_.Zero());
 #pragma unroll
     for (int i = 0; i < C::kProbRegisters; ++i) p[i] = p_next[i] ^ zero;
   }
 
-  // O into the slot that held the tile's Q, from where a storing warp takes it; lse to memory.
-  __device__ __forceinline__ void StoreTile(u32 slot, const SoftmaxRows& rows) const {
-    const ForwardTile tile = LoadTileInfo<C>(shared_.TileInfo(slot), args_);
+  // O into the slot that held the tile's Q, from where a storing warp takes it, or to memory; lse
+  // to memory.
+  __device__ __forceinline__ void StoreTile(u32 info, const SoftmaxRows& rows) const {
+    const ForwardTile tile = LoadTileInfo<C>(shared_.TileInfo(info), args_);
     const ScoreRuleArg& rule = args_.problem.score;
     float sink = 0.0f;
     if constexpr (C::Traits::kSinks) {
@@ -317,9 +348,43 @@ class Consumer {
             takes_part[half] ? known.lse : -device::kInfinity;
       }
     }
-    StoreOutput(shared_.Slab(slot), scale, takes_part);
-    ptx::FenceProxyAsync();
-    ptx::NamedBarrierArrive(kOutputBarrier + consumer_, 128 + 32);
+    if constexpr (C::kHasStorers) {
+      StoreOutput(shared_.Slab(info), scale, takes_part);
+      ptx::FenceProxyAsync();
+      ptx::NamedBarrierArrive(kOutputBarrier + consumer_, 128 + 32);
+    } else {
+      StoreOutputRows(tile, scale, takes_part);
+    }
+  }
+
+  // O from registers to memory. The four lanes of a row exchange words, so that each stores 16
+  // bytes.
+  __device__ __forceinline__ void StoreOutputRows(const ForwardTile& tile, const float (&scale)[2],
+                                                  const bool (&takes_part)[2]) const {
+    const i64 batch = args_.problem.lengths.cu_seqlens_q.data != nullptr ? 0 : tile.batch;
+    const int lane_column = 8 * (lane_ % 4);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const i32 row = FirstRow(tile) + 16 * warp_ + 8 * half + lane_ / 4;
+      auto* const target =
+          static_cast<u16*>(args_.o.data) +
+          device::RowOffsetElems(args_.o.strides, batch, i64{tile.q_begin} + row, tile.head);
+#pragma unroll
+      for (int first = 0; first < C::Traits::kHeadDimV; first += 32) {
+        u32 r[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int at = first / 2 + 4 * i + 2 * half;
+          r[i] = C::Element::Pack(o_[at] * scale[half], o_[at + 1] * scale[half]);
+          if (!takes_part[half]) r[i] = 0;
+        }
+        TransposeQuad(r);
+        const int column = first + lane_column;
+        if (row < tile.q_slots && column < args_.problem.head_dim_v) {
+          *reinterpret_cast<uint4*>(target + column) = make_uint4(r[0], r[1], r[2], r[3]);
+        }
+      }
+    }
   }
 
   __device__ __forceinline__ void StoreOutput(u32 slab, const float (&scale)[2],
@@ -346,7 +411,7 @@ class Consumer {
   int consumer_, warp_, lane_;
   u64 q_operand_, k_operand_, v_operand_;
   Ring<C::kStages> k_, v_;
-  Ring<kQSlots> q_;
+  Ring<C::kQSlots> q_;
   ForwardTile tile_;
   HeadTerms terms_;
   DropoutStep dropout_;

@@ -96,8 +96,8 @@ class Producer {
       if (args_.problem.lengths.cu_seqlens_kv.data != nullptr) at.batch = 0;
       for (i32 n = 0; n < tile.num_blocks; ++n) {
         at.first_row = tile.kv_begin + (tile.last_block - n) * C::kKeys - args_.first_key;
-        Load(args_.k_map, shared_.K(k_.index), shared_.KEmpty(k_.index), shared_.KFull(k_.index),
-             k_, at);
+        Load<C::kPanels>(args_.k_map, shared_.K(k_.index), shared_.KEmpty(k_.index),
+                         shared_.KFull(k_.index), k_, at);
         if (is_waiting) LoadV(waiting);
         waiting = at;
         is_waiting = true;
@@ -123,12 +123,12 @@ class Producer {
     for (u32 consumer = 0; consumer < C::kConsumers; ++consumer) {
       const u32 slot = q_.index * C::kConsumers + consumer;
       ptx::BarrierWait(shared_.QEmpty(slot), q_.parity ^ 1u);
-      StoreTileInfo<C>(shared_.TileInfo(slot), tile);
+      StoreTileInfo<C>(shared_.TileInfo(TileInfoAt(q_) * C::kConsumers + consumer), tile);
       if (tile.is_last()) {
         ptx::BarrierArrive(shared_.QFull(slot));
         continue;
       }
-      ptx::BarrierArriveExpect(shared_.QFull(slot), C::kMemory.slab_bytes);
+      ptx::BarrierArriveExpect(shared_.QFull(slot), C::kPanels * kWarpgroupRows * kPanelRowBytes);
       const i32 row = tile.q_begin + FirstRowOf<C>(tile, consumer);
 #pragma unroll
       for (int panel = 0; panel < C::kPanels; ++panel) {
@@ -141,16 +141,17 @@ class Producer {
   }
 
   __device__ __forceinline__ void LoadV(const KvBlock& at) {
-    Load(args_.v_map, shared_.V(v_.index), shared_.VEmpty(v_.index), shared_.VFull(v_.index), v_,
-         at);
+    Load<C::kPanelsV>(args_.v_map, shared_.V(v_.index), shared_.VEmpty(v_.index),
+                      shared_.VFull(v_.index), v_, at);
   }
 
+  template <int kPanels>
   __device__ __forceinline__ void Load(const TensorMap& map, u32 target, u32 empty, u32 full,
                                        Ring<C::kStages>& ring, const KvBlock& at) {
     ptx::BarrierWait(empty, ring.parity ^ 1u);
-    ptx::BarrierArriveExpect(full, C::kMemory.kv_bytes);
+    ptx::BarrierArriveExpect(full, kPanels * C::kKeys * kPanelRowBytes);
 #pragma unroll
-    for (int panel = 0; panel < C::kPanels; ++panel) {
+    for (int panel = 0; panel < kPanels; ++panel) {
       ptx::LoadBox4(target + panel * C::kKeys * kPanelRowBytes, &map,
                     {panel * kPanelColumns, at.first_row, at.head, at.batch}, full,
                     ptx::CachePolicy::kEvictLast);
@@ -161,7 +162,7 @@ class Producer {
   const Sm90ForwardArgs& args_;
   SharedLayout<C> shared_;
   Ring<C::kStages> k_, v_;
-  Ring<kQSlots> q_;
+  Ring<C::kQSlots> q_;
 };
 
 // O of one warpgroup from shared memory: one thread.
@@ -169,7 +170,7 @@ template <class C>
 __device__ __forceinline__ void StoreSlab(const Sm90ForwardArgs& args, const ForwardTile& tile,
                                           u32 slab, i32 first_row) {
 #pragma unroll
-  for (int panel = 0; panel < C::kPanels; ++panel) {
+  for (int panel = 0; panel < C::kPanelsV; ++panel) {
     ptx::StoreBox4(
         slab + panel * kWarpgroupRows * kPanelRowBytes, &args.o_map,
         {panel * kPanelColumns, tile.q_begin + first_row, tile.head, QBatch(args.problem, tile)});
@@ -204,7 +205,7 @@ template <class C>
 __device__ __forceinline__ void RunStorer(const Sm90ForwardArgs& args, SharedLayout<C> shared,
                                           u32 consumer) {
   const bool is_issuing = threadIdx.x % 32 == 0;
-  Ring<kQSlots> ring;
+  Ring<C::kQSlots> ring;
   while (true) {
     const u32 slot = ring.index * C::kConsumers + consumer;
     ptx::BarrierWait(shared.QFull(slot), ring.parity);

@@ -9,17 +9,17 @@ namespace heed::cuda {
 
 // The numbers of KernelTraits that decide the shape. Elements have 16 bits.
 struct Sm90ForwardShape {
-  int head_dim = 0;  // of the tiles, a multiple of 64; the same for V
-  int tile_q = 0;    // 64 rows for each consumer warpgroup
+  int head_dim = 0;    // of the tiles, a multiple of 16
+  int head_dim_v = 0;  // likewise
+  int tile_q = 0;      // 64 rows for each consumer warpgroup
   int tile_kv = 0;
   int num_stages = 0;  // of K and of V
 };
 
 // Rows of a consumer warpgroup: what one wgmma has.
 inline constexpr int kWarpgroupRows = 64;
-// Two, so that the next tile's Q arrives while the last tile's O, which leaves through the slot of
-// its own Q, is being stored.
-inline constexpr int kQSlots = 2;
+// What a CTA of compute capability 9.0 may have.
+inline constexpr int kSm90SharedBytes = 227 * 1024;
 
 HEED_DEVICE int Sm90NumConsumers(const Sm90ForwardShape& shape) {
   return shape.tile_q / kWarpgroupRows;
@@ -32,33 +32,52 @@ HEED_DEVICE int Sm90ForwardThreads(const Sm90ForwardShape& shape) {
 
 // Offsets from the first multiple of 1024 bytes in dynamic shared memory.
 struct Sm90ForwardMemory {
+  // Of each consumer. Two: the next tile's Q arrives while the last tile's O, which leaves through
+  // the slot of its own Q, is being stored. One, where two do not fit: the slot is free after the
+  // tile's last Q K^T, and O goes from registers to memory.
+  int num_q_slots = 0;
   int slab_bytes = 0;  // Q or O of one warpgroup
-  int kv_bytes = 0;    // one stage of K or V
+  int k_bytes = 0;     // one stage
+  int v_bytes = 0;
   int k_offset_bytes = 0;
   int v_offset_bytes = 0;
   int barriers_offset_bytes = 0;
   int num_barriers = 0;
-  int tiles_offset_bytes = 0;  // what the producer says about the tile of each Q slot
+  int tiles_offset_bytes = 0;  // what the producer says about this tile and the one before
   int zero_offset_bytes = 0;   // a word that is zero, see forward.cu
   int total_bytes = 0;
 };
 
+inline constexpr int kTileInfos = 2;  // of each consumer
 inline constexpr int kTileInfoBytes = 48;
 
-HEED_DEVICE Sm90ForwardMemory Sm90ForwardMemoryOf(const Sm90ForwardShape& shape) {
+// Of a row of a tile, in panels of 64 columns.
+HEED_DEVICE int Sm90RowBytes(int head_dim) { return (head_dim + 63) / 64 * 128; }
+
+HEED_DEVICE Sm90ForwardMemory Sm90MemoryWithSlots(const Sm90ForwardShape& shape, int num_q_slots) {
   constexpr int kAlignmentBytes = 1024;  // of swizzled tiles
-  const int slots = kQSlots * Sm90NumConsumers(shape);
+  const int slots = num_q_slots * Sm90NumConsumers(shape);
+  const int q_row_bytes = Sm90RowBytes(shape.head_dim);
+  const int v_row_bytes = Sm90RowBytes(shape.head_dim_v);
   Sm90ForwardMemory m;
-  m.slab_bytes = kWarpgroupRows * shape.head_dim * 2;
-  m.kv_bytes = shape.tile_kv * shape.head_dim * 2;
+  m.num_q_slots = num_q_slots;
+  m.slab_bytes = kWarpgroupRows * (q_row_bytes > v_row_bytes ? q_row_bytes : v_row_bytes);
+  m.k_bytes = shape.tile_kv * q_row_bytes;
+  m.v_bytes = shape.tile_kv * v_row_bytes;
   m.k_offset_bytes = slots * m.slab_bytes;
-  m.v_offset_bytes = m.k_offset_bytes + shape.num_stages * m.kv_bytes;
-  m.tiles_offset_bytes = m.v_offset_bytes + shape.num_stages * m.kv_bytes;
-  m.barriers_offset_bytes = m.tiles_offset_bytes + slots * kTileInfoBytes;
+  m.v_offset_bytes = m.k_offset_bytes + shape.num_stages * m.k_bytes;
+  m.tiles_offset_bytes = m.v_offset_bytes + shape.num_stages * m.v_bytes;
+  m.barriers_offset_bytes =
+      m.tiles_offset_bytes + kTileInfos * Sm90NumConsumers(shape) * kTileInfoBytes;
   m.num_barriers = 4 * shape.num_stages + 2 * slots;
   m.zero_offset_bytes = m.barriers_offset_bytes + 8 * m.num_barriers;
   m.total_bytes = m.zero_offset_bytes + 16 + kAlignmentBytes;
   return m;
+}
+
+HEED_DEVICE Sm90ForwardMemory Sm90ForwardMemoryOf(const Sm90ForwardShape& shape) {
+  const Sm90ForwardMemory two = Sm90MemoryWithSlots(shape, 2);
+  return two.total_bytes <= kSm90SharedBytes ? two : Sm90MemoryWithSlots(shape, 1);
 }
 
 HEED_DEVICE int Sm90ForwardSharedBytes(const Sm90ForwardShape& shape) {

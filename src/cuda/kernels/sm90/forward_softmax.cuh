@@ -150,6 +150,40 @@ __device__ __forceinline__ void ExponentiateBlock(ProbBlock<C>& p, float (&sum)[
   sum[1] = partial[1][0] + partial[1][1];
 }
 
+// As above with the weights in place of the scores.
+template <class C>
+__device__ __forceinline__ void ExponentiateInPlace(ScoreBlock<C>& s, float (&sum)[2],
+                                                    const RowUnits& units,
+                                                    const DropoutStep& dropout) {
+  float partial[2][2] = {};
+#pragma unroll
+  for (int pair = 0; pair < C::kKeys / 16; ++pair) {
+    float e[2][4];
+#pragma unroll
+    for (int side = 0; side < 2; ++side) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float score = s[8 * pair + 4 * side + i];
+        e[side][i] = ptx::Exp2(fmaf(score, units.factor[i / 2], units.neg_ref[i / 2]));
+        partial[i / 2][i % 2] += e[side][i];
+      }
+    }
+    if constexpr (C::Traits::kDropout) DropBlock(e[0], e[1], dropout, 0, pair);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) s[8 * pair + i] = e[i / 4][i % 4];
+  }
+  sum[0] = partial[0][0] + partial[0][1];
+  sum[1] = partial[1][0] + partial[1][1];
+}
+
+template <class C>
+__device__ __forceinline__ void PackProbs(ProbBlock<C>& p, const ScoreBlock<C>& weights) {
+#pragma unroll
+  for (int i = 0; i < C::kProbRegisters; ++i) {
+    p[i] = C::Element::Pack(weights[2 * i], weights[2 * i + 1]);
+  }
+}
+
 enum class BlockOfTile { kFirst, kLater };
 
 // Whether some row of the warp needs its reference moved. Only sums of a tile's first block can be
@@ -205,6 +239,52 @@ __device__ __forceinline__ void MoveReferences(SoftmaxRows& rows, RowUnits& unit
     }
     // Scores of a row without a visible key are all -inf: any finite reference gives 0.
     units.neg_ref[half] = rows.neg_ref[half] == device::kInfinity ? 0.0f : rows.neg_ref[half];
+  }
+}
+
+// How far above its reference a score may lie before the reference moves, in log2 units: a weight
+// of 2^12 fits fp16, too.
+inline constexpr float kHighestWeightLog2 = 12.0f;
+
+// Weights in place of scores, and the rows' sums of one block, by their maximum. A reference moves
+// only where weights would leave the range that its sum may have. O is to be rescaled by the caller
+// when rows.is_moved.
+template <class C, BlockOfTile kBlock>
+__device__ __forceinline__ void WeighBlock(SoftmaxRows& rows, ScoreBlock<C>& s, float factor,
+                                           const DropoutStep& dropout) {
+  using Limits = SpeculationLimits<typename C::Element>;
+  constexpr bool kIsFirst = kBlock == BlockOfTile::kFirst;
+  RowUnits units{{1.0f, 1.0f}, {}};
+  bool is_moved = false;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float highest = -device::kInfinity;
+#pragma unroll
+    for (int block = 0; block < C::kKeys / 8; ++block) {
+#pragma unroll
+      for (int column = 0; column < 2; ++column) {
+        float& score = s[4 * block + 2 * half + column];
+        if constexpr (!C::kHasTerms) score *= factor;
+        highest = fmaxf(highest, score);
+      }
+    }
+    highest = QuadMax(highest);
+    rows.keep[half] = 1.0f;
+    if (kIsFirst || !(highest + rows.neg_ref[half] <= kHighestWeightLog2)) {
+      const bool is_empty = highest == -device::kInfinity;
+      const float moved = is_empty ? device::kInfinity : Limits::kHeadroomLog2 - highest;
+      if (!kIsFirst && !is_empty) rows.keep[half] = ptx::Exp2(moved - rows.neg_ref[half]);
+      rows.neg_ref[half] = moved;
+      is_moved = true;
+    }
+    units.neg_ref[half] = rows.neg_ref[half] == device::kInfinity ? 0.0f : rows.neg_ref[half];
+  }
+  rows.is_moved = !kIsFirst && __any_sync(0xFFFFFFFFu, is_moved);
+  float sum[2];
+  ExponentiateInPlace<C>(s, sum, units, dropout);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    rows.sum[half] = kIsFirst ? sum[half] : fmaf(rows.sum[half], rows.keep[half], sum[half]);
   }
 }
 

@@ -70,6 +70,24 @@ __device__ __forceinline__ void PinAccumulators(float (&d)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
+// The four lanes of a quad exchange words: afterwards word i is word (lane % 4) of the quad's lane
+// i.
+__device__ __forceinline__ void TransposeQuad(u32 (&r)[4]) {
+#pragma unroll
+  for (int bit = 1; bit <= 2; bit *= 2) {
+    const bool is_high = (threadIdx.x & bit) != 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if ((i & bit) != 0) continue;
+      u32& low = r[i];
+      u32& high = r[i + bit];
+      const u32 received = __shfl_xor_sync(0xFFFFFFFFu, is_high ? low : high, bit);
+      low = is_high ? received : low;
+      high = is_high ? high : received;
+    }
+  }
+}
+
 }  // namespace heed::cuda
 
 #endif  // HEED_CUDA_KERNELS_TILE_WGMMA_CUH_
