@@ -194,7 +194,7 @@ class Consumer {
       const i32 key = first_key + row;
       if (key >= seen.begin && key < seen.end) continue;
       ptx::StoreShared16(shared_.V(v_.index) + chunk / 8 * (C::kKeys * kPanelRowBytes) +
-                             row * kPanelRowBytes + chunk % 8 * 16,
+                             row * kPanelRowBytes + ((chunk % 8) ^ (row % 8)) * 16,
                          zeros);
     }
     ptx::FenceProxyAsync();
