@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Checks who includes whom (docs/design.md, "layers").
 
-include <- api -> core <- {reference, cpu, cuda, webgpu}; device is included by all of them and
-includes nothing but itself; ptx <- tile <- smXX; tools, python, bench and examples see include/ and
-their own files only, and tools the roofs of bench/; operating-system headers stand in src/core/os
-alone; no framework in src/.
+include <- api -> session -> core <- {reference, cpu, cuda, webgpu}; device is included by all of
+them and includes nothing but itself; ptx <- tile <- smXX; tools, python, bench and examples see
+include/ and their own files only, and tools the roofs of bench/; operating-system headers stand in
+src/core/os alone; no framework in src/.
 Usage: check_layers.py [--self-test] [ROOT]
 """
 
@@ -22,7 +22,8 @@ ALLOWED = {
     "include": set(),
     "device": set(),
     "core": {"include", "device"},
-    "api": {"include", "device", "core"},
+    "session": {"include", "device", "core"},
+    "api": {"include", "device", "core", "session"},
     **{backend: {"include", "device", "core"} for backend in BACKENDS},
     **{outside: {"include"} for outside in ("python", "bench", "examples")},
     "tools": {"include", "bench"},

@@ -393,6 +393,11 @@ typedef struct heed_dropout_mask_args {
 HEED_API heed_status_t heed_dropout_mask(const heed_dropout_mask_args_t* args);
 
 /* ---- Sessions: device-resident generation --------------------------------------------------- */
+/* A session owns a contiguous KV cache, the queries of the newest step and its output, on one
+ * device. Every sequence has the same length. Steps: append, decode, output; append and truncate
+ * are allowed at any time, decode after an append, output after a decode. Other orders are
+ * HEED_INVALID_ARGUMENT and change nothing. Calls on one session take turns; a handle that is not
+ * open is refused. See docs/sessions.md. */
 typedef struct heed_session heed_session_t;
 
 typedef struct heed_session_config {
@@ -407,8 +412,10 @@ typedef struct heed_session_config {
   heed_dtype_t dtype;      /* of q and o inside the session */
   heed_kv_format_t kv_format;
   heed_toggle_t use_graph; /* replay steps as a device graph where the backend has one */
+  /* Of every decode. Structs are copied; the data of score's tensors must live as long as the
+   * session, and key axes of bias and mask reach capacity_tokens. */
   const heed_score_args_t* score;
-  const heed_exec_args_t* exec;
+  const heed_exec_args_t* exec; /* without workspace: memory comes from exec.allocator, if given */
 } heed_session_config_t;
 #define HEED_SESSION_CONFIG_INIT                                           \
   {                                                                        \
@@ -429,14 +436,18 @@ typedef struct heed_session_info {
 HEED_API heed_status_t heed_session_create(const heed_session_config_t* config,
                                            heed_session_t** session);
 HEED_API heed_status_t heed_session_destroy(heed_session_t* session); /* NULL is fine */
-/* q [B,S,Hq,D], k [B,S,Hkv,D], v [B,S,Hkv,Dv], host or device, S >= 1; appends S tokens. */
+/* q [B,S,Hq,D], k [B,S,Hkv,D], v [B,S,Hkv,Dv], host or device, fp32 or the session's dtype, S >= 1;
+ * appends S tokens. Host tensors may change when it returns. */
 HEED_API heed_status_t heed_session_append(heed_session_t* session, const heed_tensor_t* q,
                                            const heed_tensor_t* k, const heed_tensor_t* v);
-/* Attends the queries of the last append to the whole cache. */
+/* Attends the queries of the last append to the whole cache, by the session's score rule (whose
+ * causal, off by default, orders the tokens of a step). */
 HEED_API heed_status_t heed_session_decode(heed_session_t* session);
-/* Copies the last output to o [B,S,Hq,Dv], host or device. */
+/* Copies the last output to o [B,S,Hq,Dv], host or device, fp32 or the session's dtype. Waits for
+ * it when o is on the host. */
 HEED_API heed_status_t heed_session_output(heed_session_t* session, const heed_tensor_t* o);
 HEED_API heed_status_t heed_session_synchronize(heed_session_t* session);
+/* Keeps the first length_tokens tokens; 0 starts anew. */
 HEED_API heed_status_t heed_session_truncate(heed_session_t* session, int64_t length_tokens);
 HEED_API heed_status_t heed_session_query(heed_session_t* session, heed_session_info_t* info);
 

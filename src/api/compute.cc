@@ -1,5 +1,6 @@
 // The operations that compute: check, plan, run the plan.
 #include "api/boundary.h"
+#include "api/decode.h"
 #include "api/facts.h"
 #include "api/workspace.h"
 #include "core/plan_decode.h"
@@ -83,6 +84,19 @@ Status DropoutMask(const heed_dropout_mask_args_t* args) {
   return reference::DropoutMask(problem);
 }
 
+Status QuantizeKv(const heed_quantize_kv_args_t* args) {
+  core::QuantizeKvProblem problem;
+  core::DeviceFacts facts;
+  Plan plan;
+  HEED_RETURN_IF_ERROR(core::BuildQuantizeKvProblem(args, Purpose::kRun, &problem));
+  HEED_RETURN_IF_ERROR(ReadFacts(problem.exec, &facts));
+  HEED_RETURN_IF_ERROR(core::PlanQuantizeKv(problem, facts, &plan, nullptr));
+  if (plan.row->backend == core::Backend::kReference) return reference::QuantizeKv(problem);
+  return cpu::RunQuantizeKv(problem, plan);
+}
+
+}  // namespace
+
 Status Decode(const heed_decode_args_t* args) {
   core::DecodeProblem problem;
   core::DeviceFacts facts;
@@ -96,18 +110,15 @@ Status Decode(const heed_decode_args_t* args) {
   return cpu::RunDecode(problem, plan, workspace.data());
 }
 
-Status QuantizeKv(const heed_quantize_kv_args_t* args) {
-  core::QuantizeKvProblem problem;
+Status CheckDecode(const heed_decode_args_t* args) {
+  core::DecodeProblem problem;
   core::DeviceFacts facts;
   Plan plan;
-  HEED_RETURN_IF_ERROR(core::BuildQuantizeKvProblem(args, Purpose::kRun, &problem));
-  HEED_RETURN_IF_ERROR(ReadFacts(problem.exec, &facts));
-  HEED_RETURN_IF_ERROR(core::PlanQuantizeKv(problem, facts, &plan, nullptr));
-  if (plan.row->backend == core::Backend::kReference) return reference::QuantizeKv(problem);
-  return cpu::RunQuantizeKv(problem, plan);
+  HEED_RETURN_IF_ERROR(core::BuildDecodeProblem(args, Purpose::kPlan, &problem));
+  HEED_RETURN_IF_ERROR(ReadFacts(problem.attention.exec, &facts));
+  return core::PlanDecode(problem, facts, &plan, nullptr);
 }
 
-}  // namespace
 }  // namespace heed::api
 
 using heed::api::AtBoundary;

@@ -7,15 +7,6 @@
 namespace heed::core {
 namespace {
 
-void StoreFloat(void* data, DType dtype, std::int64_t index, float value) {
-  if (dtype == DType::kF32) {
-    static_cast<float*>(data)[index] = value;
-  } else {
-    static_cast<std::uint16_t*>(data)[index] =
-        dtype == DType::kF16 ? device::Fp32ToFp16(value) : device::Fp32ToBf16(value);
-  }
-}
-
 // Address of payload byte d of a row.
 std::uint8_t* PayloadByte(const KvCacheView& cache, KvSlot at, std::int64_t head, std::int64_t d) {
   if (cache.layout == HEED_KV_LAYOUT_ROWS) return cache.RowBytes(at, head) + d;
@@ -117,6 +108,15 @@ void StoreBlocks(const KvCacheView& cache, std::uint8_t* row, const float* value
 }
 
 }  // namespace
+
+void StoreFloat(void* data, DType dtype, std::int64_t offset_elems, float value) {
+  if (dtype == DType::kF32) {
+    static_cast<float*>(data)[offset_elems] = value;
+  } else {
+    static_cast<std::uint16_t*>(data)[offset_elems] =
+        dtype == DType::kF16 ? device::Fp32ToFp16(value) : device::Fp32ToBf16(value);
+  }
+}
 
 float LoadFloat(const void* data, DType dtype, std::int64_t offset_elems) {
   switch (dtype) {

@@ -9,6 +9,8 @@ namespace heed::core {
 
 // One element of fp32, fp16 or bf16, exact. Other dtypes: 0.
 float LoadFloat(const void* data, DType dtype, std::int64_t offset_elems);
+// Rounded to nearest; fp32, fp16 or bf16.
+void StoreFloat(void* data, DType dtype, std::int64_t offset_elems, float value);
 
 // values: [cache.head_dim]. The other slots of an interleaved block keep their bytes.
 void StoreKvRow(const KvCacheView& cache, KvSlot at, std::int64_t head, const float* values);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cinttypes>
 
-#include "core/checked_call.h"
 #include "core/choose_row.h"
 #include "device/prelude.h"
 
@@ -136,12 +135,6 @@ Status PlanDropoutMask(const DropoutMaskProblem& problem, const DeviceFacts& fac
                        std::vector<Rejection>* rejections) {
   const RowRequest request = {Op::kDropoutMask, problem.mask.dtype, 0, problem.exec, 0, 0,
                               CudaUse::kAny};
-  return PlanSingleTask(request, facts, plan, rejections);
-}
-
-Status PlanCheckedCall(const CheckedCall& call, const DeviceFacts& facts, Plan* plan,
-                       std::vector<Rejection>* rejections) {
-  const RowRequest request = {call.op, call.dtype, call.head_dim, call.exec, 0, 0, CudaUse::kAny};
   return PlanSingleTask(request, facts, plan, rejections);
 }
 

@@ -102,15 +102,18 @@ TEST(Hpp, Backward) {
   }
 }
 
-TEST(Hpp, SessionsReportWhyThereIsNone) {
+TEST(Hpp, Sessions) {
   SessionConfig config;
   config.num_sequences = config.num_q_heads = config.num_kv_heads = 1;
   config.head_dim = config.head_dim_v = config.capacity_tokens = 64;
+  const Session session(config);
+  EXPECT_NE(session.handle(), nullptr);
+  config.head_dim = 0;
   try {
-    const Session session(config);
+    const Session none(config);
     FAIL() << "no exception";
   } catch (const Error& error) {
-    EXPECT_EQ(error.status(), HEED_UNSUPPORTED);
+    EXPECT_EQ(error.status(), HEED_INVALID_ARGUMENT);
   }
   EXPECT_EQ(Session().handle(), nullptr);
 }

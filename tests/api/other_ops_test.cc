@@ -1,4 +1,5 @@
-// Combine, dropout mask, and what decode, quantisation and sessions check. tests/decode runs them.
+// Combine, dropout mask, and what decode and quantisation check. tests/decode and tests/session run
+// them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -321,35 +322,6 @@ TEST(QuantizeKv, BadInput) {
   args.layout = HEED_KV_LAYOUT_ROWS;
   args.format = HEED_KV_PLAIN;
   ExpectStatus(heed_quantize_kv(&args), HEED_INVALID_ARGUMENT, "format = HEED_KV_PLAIN");
-}
-
-TEST(Session, HasNoRowYet) {
-  heed_session_config_t config = HEED_SESSION_CONFIG_INIT;
-  heed_session_t* session = nullptr;
-  ExpectStatus(heed_session_create(&config, nullptr), HEED_INVALID_ARGUMENT, "session = NULL");
-  ExpectStatus(heed_session_create(&config, &session), HEED_INVALID_ARGUMENT,
-               "config.num_sequences = 0: must be at least 1");
-  config.num_sequences = 1;
-  config.num_q_heads = 4;
-  config.num_kv_heads = 3;
-  config.head_dim = config.head_dim_v = 64;
-  config.capacity_tokens = 128;
-  ExpectStatus(heed_session_create(&config, &session), HEED_INVALID_ARGUMENT,
-               "config.num_kv_heads = 3: must divide config.num_q_heads = 4");
-  config.num_kv_heads = 2;
-  heed_score_args_t score = HEED_SCORE_ARGS_INIT;
-  config.score = &score;
-  score.softcap = -1.0;
-  ExpectStatus(heed_session_create(&config, &session), HEED_INVALID_ARGUMENT,
-               "score.softcap = -1: must be");
-  score.softcap = 0.0;
-  config.device.device_id = 1;
-  ExpectStatus(heed_session_create(&config, &session), HEED_INVALID_ARGUMENT,
-               "config.device.device_id = 1: must be 0 on the CPU");
-  config.device.device_id = 0;
-  ExpectStatus(heed_session_create(&config, &session), HEED_UNSUPPORTED,
-               "sessions: no backend of this build keeps one");
-  EXPECT_EQ(session, nullptr);
 }
 
 TEST(Session, NullHandles) {

@@ -9,21 +9,6 @@
 namespace heed::core {
 namespace {
 
-// Elements of the last axis in the layout of rows; blocks that head_dim does not fill are padded.
-std::int64_t PayloadElems(heed_kv_format_t format, std::int64_t head_dim) {
-  constexpr std::int64_t kBlockElems = device::kBlockElems;
-  switch (format) {
-    case HEED_KV_INT4:
-      return device::CeilDiv<std::int64_t>(head_dim, 2);
-    case HEED_KV_Q8_0:
-      return device::CeilDiv(head_dim, kBlockElems) * device::kQ8Bytes;
-    case HEED_KV_Q4_0:
-      return device::CeilDiv(head_dim, kBlockElems) * device::kQ4Bytes;
-    default:
-      return head_dim;
-  }
-}
-
 Status CheckPayloadDType(const TensorInfo& payload, heed_kv_format_t format) {
   switch (format) {
     case HEED_KV_INT8:
@@ -37,6 +22,20 @@ Status CheckPayloadDType(const TensorInfo& payload, heed_kv_format_t format) {
 
 }  // namespace
 
+std::int64_t KvPayloadElems(heed_kv_format_t format, std::int64_t head_dim) {
+  constexpr std::int64_t kBlockElems = device::kBlockElems;
+  switch (format) {
+    case HEED_KV_INT4:
+      return device::CeilDiv<std::int64_t>(head_dim, 2);
+    case HEED_KV_Q8_0:
+      return device::CeilDiv(head_dim, kBlockElems) * device::kQ8Bytes;
+    case HEED_KV_Q4_0:
+      return device::CeilDiv(head_dim, kBlockElems) * device::kQ4Bytes;
+    default:
+      return head_dim;
+  }
+}
+
 bool HasInlineScales(heed_kv_format_t format) {
   return format == HEED_KV_Q8_0 || format == HEED_KV_Q4_0;
 }
@@ -44,7 +43,7 @@ bool HasInlineScales(heed_kv_format_t format) {
 Status CheckKvPayload(const TensorInfo& payload, heed_kv_format_t format, heed_kv_layout_t layout,
                       std::int64_t head_dim) {
   HEED_RETURN_IF_ERROR(CheckPayloadDType(payload, format));
-  std::int64_t wanted_elems = PayloadElems(format, head_dim);
+  std::int64_t wanted_elems = KvPayloadElems(format, head_dim);
   if (layout == HEED_KV_LAYOUT_INTERLEAVED) {
     if (format != HEED_KV_INT8) {
       return InvalidArgument(

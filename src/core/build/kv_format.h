@@ -10,6 +10,10 @@ namespace heed::core {
 // The scales stand inside the payload.
 bool HasInlineScales(heed_kv_format_t format);
 
+// Elements of a payload row in the layout of rows (of q's dtype when plain); blocks that head_dim
+// does not fill are padded.
+std::int64_t KvPayloadElems(heed_kv_format_t format, std::int64_t head_dim);
+
 // dtype and last axis of the payload for a head dim; in the interleaved layout the format and the
 // slots too. Requires: a quantised format.
 Status CheckKvPayload(const TensorInfo& payload, heed_kv_format_t format, heed_kv_layout_t layout,

@@ -1,0 +1,53 @@
+// The memory of a session, as a backend keeps it. One object belongs to one session, whose calls
+// come one at a time.
+#ifndef HEED_CORE_SESSION_DEVICE_H_
+#define HEED_CORE_SESSION_DEVICE_H_
+
+#include <array>
+#include <cstddef>
+
+#include "core/tensor_info.h"
+
+namespace heed::core {
+
+// One step on its way into session memory: q, k and v [B,S,H,D], written compactly in `dtype`, and
+// two cache lengths, each repeated for every sequence.
+struct SessionStep {
+  struct Rows {
+    const TensorInfo* source;
+    std::size_t at_bytes;  // in the block
+  };
+  struct Lengths {
+    std::int32_t num_tokens;
+    std::size_t at_bytes;
+  };
+  void* block = nullptr;
+  std::size_t size_bytes = 0;
+  DType dtype = DType::kInvalid;
+  std::int64_t num_sequences = 0;
+  std::array<Rows, 3> rows = {};
+  std::array<Lengths, 2> lengths = {};
+};
+
+class SessionDevice {
+ public:
+  virtual ~SessionDevice() = default;
+
+  // Blocks are aligned to 256 bytes, hold arbitrary bytes at first and live as long as the object,
+  // or until they are released. Errors: HEED_OUT_OF_MEMORY.
+  virtual Status Allocate(std::size_t size_bytes, void** block) = 0;
+  virtual Status Release(void* block) = 0;
+
+  // Whether a caller's tensor can be read (or written) by Upload and Download.
+  virtual Status CheckTensor(const TensorInfo& tensor, DType session_dtype) const = 0;
+  // Later decode calls see the step. The tensors may change as soon as the call returns, those in
+  // device memory once the work before the next Synchronize is done.
+  virtual Status Upload(const SessionStep& step) = 0;
+  // Waits for decode calls made before, and for a host tensor until it is written.
+  virtual Status Download(const void* rows, DType dtype, const TensorInfo& target) = 0;
+  virtual Status Synchronize() = 0;
+};
+
+}  // namespace heed::core
+
+#endif  // HEED_CORE_SESSION_DEVICE_H_

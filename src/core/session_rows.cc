@@ -1,0 +1,70 @@
+#include "core/session_rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/kv_row.h"
+
+namespace heed::core {
+namespace {
+
+void ConvertRow(const std::uint8_t* source, DType from, DType to, std::int64_t num_elems,
+                std::uint8_t* target) {
+  if (from == to) {
+    std::memcpy(target, source, static_cast<std::size_t>(num_elems) * DTypeBytes(from));
+    return;
+  }
+  for (std::int64_t d = 0; d < num_elems; ++d) {
+    StoreFloat(target, to, d, LoadFloat(source, from, d));
+  }
+}
+
+// Calls visit(row of the tensor, index of the row in compact order) for every row.
+template <class Visit>
+void ForEachRow(const TensorInfo& tensor, Visit&& visit) {
+  const auto elem_bytes = static_cast<std::int64_t>(DTypeBytes(tensor.dtype));
+  auto* data = static_cast<std::uint8_t*>(tensor.data);
+  std::int64_t index = 0;
+  for (std::int64_t b = 0; b < tensor.shape[0]; ++b) {
+    for (std::int64_t token = 0; token < tensor.shape[1]; ++token) {
+      for (std::int64_t head = 0; head < tensor.shape[2]; ++head) {
+        const std::int64_t at_elems = b * tensor.stride_elems[0] + token * tensor.stride_elems[1] +
+                                      head * tensor.stride_elems[2];
+        visit(data + at_elems * elem_bytes, index++);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void PackRows(const TensorInfo& source, DType dtype, void* compact) {
+  const std::int64_t row_elems = source.shape[3];
+  const std::int64_t row_bytes = row_elems * static_cast<std::int64_t>(DTypeBytes(dtype));
+  auto* out = static_cast<std::uint8_t*>(compact);
+  ForEachRow(source, [&](const std::uint8_t* row, std::int64_t index) {
+    ConvertRow(row, source.dtype, dtype, row_elems, out + index * row_bytes);
+  });
+}
+
+void UnpackRows(const void* compact, DType dtype, const TensorInfo& target) {
+  const std::int64_t row_elems = target.shape[3];
+  const std::int64_t row_bytes = row_elems * static_cast<std::int64_t>(DTypeBytes(dtype));
+  const auto* in = static_cast<const std::uint8_t*>(compact);
+  ForEachRow(target, [&](std::uint8_t* row, std::int64_t index) {
+    ConvertRow(in + index * row_bytes, dtype, target.dtype, row_elems, row);
+  });
+}
+
+void PackStep(const SessionStep& step, void* block) {
+  auto* base = static_cast<std::uint8_t*>(block);
+  for (const SessionStep::Rows& rows : step.rows) {
+    PackRows(*rows.source, step.dtype, base + rows.at_bytes);
+  }
+  for (const SessionStep::Lengths& lengths : step.lengths) {
+    auto* entries = reinterpret_cast<std::int32_t*>(base + lengths.at_bytes);
+    std::fill(entries, entries + step.num_sequences, lengths.num_tokens);
+  }
+}
+
+}  // namespace heed::core
