@@ -29,6 +29,8 @@ OTHERS = ["gpu_flash_attention_v2", "gpu_limits", "gpu_helpers"]
 # Measures host time: runs when nothing else does.
 ALONE = ["gpu_streams"]
 TRAINING_EXAMPLE = "heed_example_train"
+# With --python: PyTorch's CUDA tensors; JAX stays on the CPU.
+PYTHON_TESTS = "tests/python/frameworks"
 # Small problems: a sanitizer slows kernels down 10 to 100 times. racecheck and synccheck watch
 # shared memory, initcheck reads of memory that nobody wrote.
 SANITIZER_TOOLS = ["memcheck", "racecheck", "synccheck", "initcheck"]
@@ -56,6 +58,14 @@ def first_line(command):
         return text.splitlines()[0].strip()
     except (OSError, subprocess.CalledProcessError, IndexError):
         return "unknown"
+
+
+def find_library(build):
+    folder = pathlib.Path(build)
+    for library in (folder / "src/libheed.so", folder.parent / "libheed.so.0"):
+        if library.exists():
+            return library.resolve()
+    sys.exit(f"gpu_test: no libheed.so under {folder}: build the target all first")
 
 
 class Runner:
@@ -122,6 +132,20 @@ class Runner:
         return {"test": TRAINING_EXAMPLE, "part": "", "exit_code": code,
                 "seconds": round(seconds, 1), "ran": 1, "failed": int(code != 0), "skipped": [],
                 "checked": {}, "losses": losses}
+
+    def run_python(self, library):
+        code, output, seconds = self.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", PYTHON_TESTS],
+            HEED_LIBRARY=str(library), PYTHONPATH="python", JAX_PLATFORMS="cpu")
+        summary = (output.splitlines() or [""])[-1]
+        counts = {what: int(count) for count, what in
+                  re.findall(r"(\d+) (passed|failed|skipped|error)", summary)}
+        ran = counts.get("passed", 0) + counts.get("failed", 0)
+        report_end(PYTHON_TESTS, code, f"{ran} tests, {counts.get('skipped', 0)} skipped", seconds,
+                   output)
+        return {"test": PYTHON_TESTS, "part": "", "exit_code": code, "seconds": round(seconds, 1),
+                "ran": ran, "failed": counts.get("failed", 0) + counts.get("error", 0),
+                "skipped": re.findall(r"^SKIPPED .*", output, re.M), "checked": {}}
 
     def run_sanitizer(self, program, tool, name, part, num_cases):
         # Kernels of the driver itself (memset) are not ours to judge.
@@ -210,6 +234,8 @@ def run_all(runner, options):
             tests.append(pool.submit(runner.run_training))
         else:
             print(f"{TRAINING_EXAMPLE}: NOT RUN: it is built where a CUDA toolkit is")
+        if options.python:
+            tests.append(pool.submit(runner.run_python, find_library(options.build)))
         program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
         sanitizers, not_run = [], []
         if options.sanitizer_cases > 0 and os.path.exists(program):
@@ -240,6 +266,8 @@ def main():
     parser.add_argument("--cache", help="kernels compiled here are kept in this folder; by default "
                                         "gpu-test-cache in the build folder")
     parser.add_argument("--sanitizer-cases", type=int, default=25, help="0 = no sanitizer")
+    parser.add_argument("--python", action="store_true",
+                        help=f"also {PYTHON_TESTS}, with this Python's PyTorch, JAX, pytest")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds for one program")
     options = parser.parse_args()
     if options.arch and options.kernel:
