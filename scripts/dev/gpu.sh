@@ -25,10 +25,22 @@ need_nvrtc() {
   export HEED_NVRTC="$PWD/$found"
 }
 
-# ./dev gpu-test [OPTION...]: options of scripts/gpu_test.py
+# The programs of flash_attention_v2_optimized.h on a GPU: its tests, then its bench.
+test_fa2_opt() {
+  build_preset release session_test bench_flash_attention_v2_opt
+  export HEED_FLASH_ATTENTION_V2_OPT=cuda
+  build/release/tests/session/session_test --gtest_filter='FlashAttentionV2Opt*'
+  build/release/examples/bench_flash_attention_v2_opt
+}
+
+# ./dev gpu-test fa2-opt, or ./dev gpu-test [OPTION...]: options of scripts/gpu_test.py
 run_gpu_tests() {
   need_packages "${TEST_PACKAGES[@]}"
   need_nvrtc
+  if [[ "${1:-}" == fa2-opt ]]; then
+    test_fa2_opt
+    return
+  fi
   build_preset release
   python3 scripts/gpu_test.py --build build/release "$@"
 }
