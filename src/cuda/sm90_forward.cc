@@ -174,9 +174,12 @@ WorkspaceLayout LayoutOf(const ForwardProblem& problem) {
   return layout;
 }
 
-// Tiles of different lengths keep K and V of a whole section in use; equal ones go pair by pair.
+// Tiles of one sequence that differ in length go the longest first, over so many pairs that those
+// of the others fill the gaps; K and V of a whole section are in use at once. Equal ones go pair by
+// pair.
 std::int64_t SectionPairs(const ForwardProblem& problem) {
-  if (!AreTilesUneven(problem)) return 1;
+  const device::WindowRule& window = problem.score.window;
+  if (window.left < 0 && window.right < 0) return problem.shape.group;
   const core::Shape& shape = problem.shape;
   const std::int64_t head_bytes = shape.max_kv_len * (shape.head_dim + shape.head_dim_v) * 2;
   return std::max<std::int64_t>(1, kSectionBytes / head_bytes) * shape.group;
@@ -194,6 +197,15 @@ Status FillMaps(const Driver& driver, const ForwardProblem& problem, const Kerne
   return MakeTensorMap(driver, problem.o, QExtents(problem, dv), 0, kWarpgroupRows, &args->o_map);
 }
 
+// Whether 8 neighbouring keys of a row of 16-bit elements can be read at once.
+bool IsBiasWide(const ScoreArg& bias) {
+  constexpr std::int64_t kChunkElems = 8;
+  const device::ScoreStrides& strides = bias.strides;
+  return strides.key_elems == 1 && strides.query_elems % kChunkElems == 0 &&
+         strides.head_elems % kChunkElems == 0 && strides.batch_elems % kChunkElems == 0 &&
+         reinterpret_cast<std::uintptr_t>(bias.data) % 16 == 0;
+}
+
 Sm90ForwardArgs ArgsOf(const ForwardProblem& problem, const KernelRow& row, ErrorCounters* errors) {
   const core::Shape& shape = problem.shape;
   Sm90ForwardArgs args = {};
@@ -208,6 +220,11 @@ Sm90ForwardArgs ArgsOf(const ForwardProblem& problem, const KernelRow& row, Erro
   args.num_q_tiles = static_cast<u32>(NumQTiles(problem, row));
   args.num_pairs = static_cast<u32>(num_pairs);
   args.section_pairs = static_cast<u32>(std::min(SectionPairs(problem), num_pairs));
+  if (problem.score.softcap > 0.0) {
+    args.softcap =
+        device::MakeSoftcapSeries(problem.score.scale, problem.score.softcap, device::kLog2E);
+  }
+  args.is_bias_wide = IsBiasWide(args.problem.score.bias) ? 1 : 0;
   return args;
 }
 

@@ -16,6 +16,13 @@ __device__ __forceinline__ float Exp2(float x) {
   return y;
 }
 
+// 1 / x to 1 ulp, subnormal results 0. Reciprocal(inf) = 0.
+__device__ __forceinline__ float Reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // Rounded to nearest even; low goes to bits 0-15.
 __device__ __forceinline__ u32 PackF16(float low, float high) {
   u32 packed;

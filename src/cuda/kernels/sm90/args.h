@@ -3,6 +3,7 @@
 #define HEED_CUDA_KERNELS_SM90_ARGS_H_
 
 #include "cuda/kernels/common/args.h"
+#include "device/softcap_series.h"
 
 namespace heed::cuda {
 
@@ -28,6 +29,9 @@ struct Sm90ForwardArgs {
   u32 num_pairs;      // batch * query heads
   u32 section_pairs;  // see TileInSections
   u32* next_task;     // zero before the launch; null: tasks are dealt out in turn
+  device::SoftcapSeries softcap;  // in log2 units, with Traits::kSoftcap
+  // Rows of the bias begin at multiples of 16 bytes and their keys are neighbours.
+  i32 is_bias_wide;
 };
 
 }  // namespace heed::cuda

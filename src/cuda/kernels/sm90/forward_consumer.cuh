@@ -36,6 +36,7 @@ class Consumer {
     ResetReference<C>(rows_);
     IssueScores();
     PassTurn();
+    LoadTerms(0);
     ptx::WgmmaWait<0>();
     FinishScores(0, IsBounded(0));
     Softmax<BlockOfTile::kFirst>(p);
@@ -55,6 +56,7 @@ class Consumer {
       IssueScores();
       IssueOutput(p, finished_tile, finished_tile.num_blocks - 1);
       PassTurn();
+      LoadTerms(0);
       ptx::WgmmaWait<1>();
       FinishScores(0, IsBounded(0));
       Softmax<BlockOfTile::kFirst>(p_next);
@@ -107,6 +109,7 @@ class Consumer {
     IssueScores();
     IssueOutput(p, tile_, n - 1);
     PassTurn();
+    LoadTerms(n);
     ptx::WgmmaWait<1>();
     FinishScores(n, is_bounded);
     if (n == tile_.num_blocks - 1) ReleaseQ();
@@ -150,12 +153,48 @@ class Consumer {
     if constexpr (C::Traits::kDropout) {
       dropout_.first_key = static_cast<u32>(FirstKey(n) + 2 * (lane_ % 4));
     }
-    if constexpr (C::kHasTerms) {
-      ApplyTerms<C>(s_, args_.problem.score, terms_, TermRowsOf(n));
-    }
+    if constexpr (C::kHasTerms) AddTerms(n, is_bounded);
     if constexpr (C::Traits::kBias == 0) {
       if (is_bounded) MaskScores(n);
     }
+  }
+
+  // Asks for the bias of block n, while its products are under way.
+  __device__ __forceinline__ void LoadTerms(i32 n) {
+    if constexpr (kTakesWideBias<C>) {
+      if (IsBiasWide(n)) {
+        LoadWideBias<C>(wide_bias_, args_.problem.score, terms_, TermRowsOf(n));
+      }
+    }
+  }
+
+  __device__ __forceinline__ void AddTerms(i32 n, bool is_bounded) {
+    const ScoreRuleArg& rule = args_.problem.score;
+    const TermRows rows = TermRowsOf(n);
+    float factor = rule.scale_log2;
+    if constexpr (C::Traits::kSoftcap) {
+      CapScores<C>(s_, args_.softcap);
+      factor = 1.0f;
+    }
+    if constexpr (C::Traits::kBias != 0) {
+      if constexpr (kTakesWideBias<C>) {
+        if (IsBiasWide(n)) {
+          AddWideBias<C>(s_, factor, wide_bias_);
+          if (is_bounded) MaskScores(n);
+        } else {
+          AddBias<C>(s_, factor, rule, terms_, rows);
+        }
+      } else {
+        AddBias<C>(s_, factor, rule, terms_, rows);
+      }
+      factor = 1.0f;
+    }
+    if constexpr (C::Traits::kAlibi) AddDistances<C>(s_, factor, terms_.slope_log2, rows);
+  }
+
+  // All keys of the block exist.
+  __device__ __forceinline__ bool IsBiasWide(i32 n) const {
+    return args_.is_bias_wide != 0 && FirstKey(n) + C::kKeys <= tile_.kv_len;
   }
 
   // p: of block n of the tile.
@@ -418,6 +457,7 @@ class Consumer {
   ScoreBlock<C> s_;
   float o_[C::kOutputRegisters];
   SoftmaxRows rows_;
+  WideBias<C> wide_bias_;
 };
 
 }  // namespace heed::cuda

@@ -1,5 +1,4 @@
-// From products q . k to probabilities: softcap, the mask by selection, and a softmax that
-// speculates on its reference point.
+// From scores to probabilities: a softmax that speculates on its reference point.
 //
 // Exponentials are taken at once, relative to the reference known so far, and the row sum that is
 // needed anyway tells whether that was safe. If not, the maximum is found, the reference of the
@@ -10,11 +9,9 @@
 #define HEED_CUDA_KERNELS_SM90_FORWARD_SOFTMAX_CUH_
 
 #include "cuda/kernels/common/dropout_block.cuh"
-#include "cuda/kernels/common/score_terms.cuh"
 #include "cuda/kernels/common/softmax_row.cuh"
 #include "cuda/kernels/ptx/math.cuh"
-#include "cuda/kernels/sm90/forward_config.cuh"
-#include "device/constants.h"
+#include "cuda/kernels/sm90/forward_terms.cuh"
 
 namespace heed::cuda {
 
@@ -24,6 +21,10 @@ struct SoftmaxRows {
   float sum[2];      // of this lane's columns only, relative to the reference
   float keep[2];     // what a move multiplies older sums and O by
   bool is_moved;     // keep holds for O, which has yet to be rescaled
+  // Bit half: the row's scores have outgrown its reference in this tile, so that its maximum comes
+  // first from now on. What other rows did never counts: it would change the row's bits.
+  u32 growing;
+  static constexpr u32 kWarpGrows = 4;  // some row of the warp has
 };
 
 // The first guess: scores around 0. It is the same for every tile, so that a tile's bits do not
@@ -31,89 +32,11 @@ struct SoftmaxRows {
 template <class C>
 __device__ __forceinline__ void ResetReference(SoftmaxRows& rows) {
   rows.neg_ref[0] = rows.neg_ref[1] = SpeculationLimits<typename C::Element>::kHeadroomLog2;
+  rows.growing = 0;
 }
 
-template <class C>
-using ScoreBlock = float[C::kScoreRegisters];
 template <class C>
 using ProbBlock = u32[C::kProbRegisters];
-
-// How many log2 units one counts of what ScoreBlock holds when exponentials are taken.
-template <class C>
-__device__ __forceinline__ float FactorOf(const ScoreRuleArg& rule) {
-  return C::kHasTerms ? 1.0f : rule.scale_log2;
-}
-
-// Keys [begin, end) that a row may see.
-struct VisibleColumns {
-  i32 begin = 0;
-  i32 end = 0;
-};
-
-// The thread's two rows in their sequence.
-struct TermRows {
-  i32 row[2];
-  VisibleColumns visible[2];
-  i32 shift;     // key position of query 0
-  i32 lane_key;  // of the lane's first column in the block
-};
-
-// q . k to scores in log2 units, where Traits ask for more than the scale. With a bias also hides
-// what the thread's two rows may not see, since nothing must be read there.
-template <class C>
-__device__ __forceinline__ void ApplyTerms(ScoreBlock<C>& s, const ScoreRuleArg& rule,
-                                           const HeadTerms& terms, const TermRows& rows) {
-  using T = typename C::Traits;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    ScoreCursor bias;
-    if constexpr (T::kBias != 0) {
-      constexpr int kBytes = kBiasElementBytes<T, typename C::Element>;
-      bias = MakeCursor(terms.bias, rule.bias.strides, kBytes, rows.row[half], rows.lane_key);
-    }
-
-    const float ahead = KeysAhead(rows.row[half], rows.shift, rows.lane_key);
-    const i32 begin = rows.visible[half].begin - rows.lane_key;
-    const i32 end = rows.visible[half].end - rows.lane_key;
-#pragma unroll
-    for (int block = 0; block < C::kKeys / 8; ++block) {
-#pragma unroll
-      for (int column = 0; column < 2; ++column) {
-        const int at = 8 * block + column;
-        const bool is_visible = !T::kBias || (at < end && at >= begin);
-        float& score = s[4 * block + 2 * half + column];
-        score = ScoreOf<T, typename C::Element>(score, rule, terms, is_visible, bias.At(column),
-                                                ahead - static_cast<float>(at));
-        if constexpr (T::kBias != 0) score = is_visible ? score : -device::kInfinity;
-      }
-      bias.Advance();
-    }
-  }
-}
-
-// Hides what the thread's two rows may not see. lane_key: key of the lane's first column.
-template <class C>
-__device__ __forceinline__ void MaskBlock(ScoreBlock<C>& s, const VisibleColumns (&rows)[2],
-                                          i32 lane_key, float factor) {
-  // Times the factor it is -inf.
-  const float hidden = factor < 0.0f ? device::kInfinity : -device::kInfinity;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const i32 end = rows[half].end - lane_key, begin = rows[half].begin - lane_key;
-#pragma unroll
-    for (int block = 0; block < C::kKeys / 8; ++block) {
-#pragma unroll
-      for (int column = 0; column < 2; ++column) {
-        bool is_visible = 8 * block + column < end;
-        if constexpr (C::Traits::kWindow == 2) {
-          is_visible = is_visible && 8 * block + column >= begin;
-        }
-        float& score = s[4 * block + 2 * half + column];
-        score = is_visible ? score : hidden;
-      }
-    }
-  }
-}
 
 // How to read a row's scores: weight = 2^(factor * s + neg_ref).
 struct RowUnits {
@@ -186,8 +109,22 @@ __device__ __forceinline__ void PackProbs(ProbBlock<C>& p, const ScoreBlock<C>& 
 
 enum class BlockOfTile { kFirst, kLater };
 
-// Whether some row of the warp needs its reference moved. Only sums of a tile's first block can be
-// too small: later ones add to a sum that is large enough.
+// Whether the sums of an attempt say that its references were not safe, of whole rows. Only sums of
+// a tile's first block can be too small: later ones add to a sum that is large enough.
+template <class C, BlockOfTile kBlock>
+__device__ __forceinline__ void FindUnsafeRows(const float (&sum)[2], bool (&is_unsafe)[2]) {
+  using Limits = SpeculationLimits<typename C::Element>;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float lane_is_high = sum[half] <= Limits::kHighestSum ? 0.0f : 1.0f;
+    is_unsafe[half] = QuadMax(lane_is_high) != 0.0f;
+    if constexpr (kBlock == BlockOfTile::kFirst) {
+      is_unsafe[half] |= !(QuadSum(sum[half]) >= Limits::kLowestFirstSum);
+    }
+  }
+}
+
+// Whether some row of the warp is one of those.
 template <class C, BlockOfTile kBlock>
 __device__ __forceinline__ bool NeedsRepeat(const float (&sum)[2]) {
   using Limits = SpeculationLimits<typename C::Element>;
@@ -200,40 +137,31 @@ __device__ __forceinline__ bool NeedsRepeat(const float (&sum)[2]) {
   return __any_sync(0xFFFFFFFFu, !is_safe);
 }
 
-// Moves the references of the rows whose sums of the failed attempt were not safe to the maximum of
-// s, and returns in units what to repeat the exponentials with. The other rows keep reference and
-// formula, and with them their bits. A row that moves has its scores multiplied out first: a fused
-// multiply-add would leave the rounding error of the largest product, which has no limit, as an
-// exponent.
+// Moves references to the maximum of s, and returns in units what to take exponentials with. The
+// other rows keep reference and formula, and with them their bits. A row that moves has its scores
+// multiplied out first: a fused multiply-add would leave the rounding error of the largest product,
+// which has no limit, as an exponent. Later blocks of a tile only raise a reference.
 template <class C, BlockOfTile kBlock>
 __device__ __forceinline__ void MoveReferences(SoftmaxRows& rows, RowUnits& units,
-                                               const float (&sum)[2], ScoreBlock<C>& s) {
+                                               const bool (&is_moving)[2], ScoreBlock<C>& s) {
   using Limits = SpeculationLimits<typename C::Element>;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const float lane_is_high = sum[half] <= Limits::kHighestSum ? 0.0f : 1.0f;
-    bool is_unsafe = QuadMax(lane_is_high) != 0.0f;
-    if constexpr (kBlock == BlockOfTile::kFirst) {
-      is_unsafe |= !(QuadSum(sum[half]) >= Limits::kLowestFirstSum);
-    }
-    const float factor = is_unsafe ? units.factor[half] : 1.0f;
+    const float factor = is_moving[half] ? units.factor[half] : 1.0f;
     float highest = -device::kInfinity;
-#pragma unroll
-    for (int block = 0; block < C::kKeys / 8; ++block) {
-#pragma unroll
-      for (int column = 0; column < 2; ++column) {
-        float& score = s[4 * block + 2 * half + column];
-        score *= factor;
-        highest = fmaxf(highest, score);
-      }
-    }
+    ForEachScore<C>(s, half, [&](float& score, int) {
+      score *= factor;
+      highest = fmaxf(highest, score);
+    });
     highest = QuadMax(highest);
-    rows.keep[half] = 1.0f;
-    if (is_unsafe) {
-      const bool is_empty = highest == -device::kInfinity;
-      const float moved = is_empty ? device::kInfinity : Limits::kHeadroomLog2 - highest;
-      // From +inf, the reference of a row that saw nothing: 0, and so are the sum and O.
-      if (!is_empty) rows.keep[half] = ptx::Exp2(moved - rows.neg_ref[half]);
+    if (is_moving[half]) {
+      float moved = Limits::kHeadroomLog2 - highest;  // +inf without a visible key
+      if constexpr (kBlock == BlockOfTile::kLater) {
+        const float known = rows.neg_ref[half];
+        moved = fminf(moved, known);
+        // From +inf, the reference of a row that saw nothing: 0, and so are the sum and O.
+        if (moved != device::kInfinity) rows.keep[half] *= ptx::Exp2(moved - known);
+      }
       rows.neg_ref[half] = moved;
       units.factor[half] = 1.0f;
     }
@@ -292,25 +220,31 @@ __device__ __forceinline__ void WeighBlock(SoftmaxRows& rows, ScoreBlock<C>& s, 
 template <class C, BlockOfTile kBlock>
 __device__ __forceinline__ void SoftmaxBlock(ProbBlock<C>& p, SoftmaxRows& rows, ScoreBlock<C>& s,
                                              float factor, const DropoutStep& dropout) {
+  constexpr bool kIsFirst = kBlock == BlockOfTile::kFirst;
   float sum[2];
   RowUnits units{{factor, factor}, {rows.neg_ref[0], rows.neg_ref[1]}};
+  bool is_moving[2] = {(rows.growing & 1u) != 0, (rows.growing & 2u) != 0};
+  bool moves_some = !kIsFirst && rows.growing != 0;
   bool is_repeated = false;
+  rows.keep[0] = rows.keep[1] = 1.0f;
   // A loop, not two calls: the exponentials are most of the kernel's code.
 #pragma unroll 1
   while (true) {
+    if (moves_some) MoveReferences<C, kBlock>(rows, units, is_moving, s);
     ExponentiateBlock<C>(p, sum, s, units, dropout);
-    if (is_repeated) break;
-    is_repeated = NeedsRepeat<C, kBlock>(sum);
-    if (!is_repeated) break;
-    MoveReferences<C, kBlock>(rows, units, sum, s);
+    if (is_repeated || !NeedsRepeat<C, kBlock>(sum)) break;
+    FindUnsafeRows<C, kBlock>(sum, is_moving);
+    if constexpr (!kIsFirst) {
+      rows.growing |= SoftmaxRows::kWarpGrows | (is_moving[0] ? 1u : 0u) | (is_moving[1] ? 2u : 0u);
+    }
+    is_repeated = moves_some = true;
   }
-  if constexpr (kBlock == BlockOfTile::kFirst) {
-    rows.is_moved = false;
+  rows.is_moved = !kIsFirst && moves_some;
+  if constexpr (kIsFirst) {
     rows.sum[0] = sum[0];
     rows.sum[1] = sum[1];
   } else {
-    rows.is_moved = is_repeated;
-    if (is_repeated) {
+    if (moves_some) {
       rows.sum[0] *= rows.keep[0];
       rows.sum[1] *= rows.keep[1];
     }
