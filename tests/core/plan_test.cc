@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <string>
 
-#include "core/checked_call.h"
 #include "problems.h"
 
 namespace heed::core {
