@@ -34,7 +34,7 @@ Status PlanCpuForward(const ForwardProblem& problem, const DeviceFacts& facts, P
   return {};
 }
 
-// Tasks are query tiles, then blocks of keys; the more numerous ones count.
+// Tasks are blocks of keys.
 void PlanCpuBackward(const BackwardProblem& problem, const DeviceFacts& facts, Plan* plan) {
   const ForwardProblem& forward = problem.forward;
   std::int64_t blocks = 0;
@@ -42,8 +42,7 @@ void PlanCpuBackward(const BackwardProblem& problem, const DeviceFacts& facts, P
     blocks +=
         device::CeilDiv<std::int64_t>(forward.SequenceAt(batch).kv_len, plan->row->tile_kv_rows);
   }
-  plan->num_tasks =
-      std::max(NumForwardTasks(forward, *plan->row), blocks * forward.shape.num_kv_heads);
+  plan->num_tasks = blocks * forward.shape.num_kv_heads;
   const std::int64_t threads =
       forward.exec.num_threads > 0 ? forward.exec.num_threads : facts.num_cores;
   plan->num_workers = static_cast<std::int32_t>(

@@ -1,5 +1,5 @@
-// Two passes over the scores, both recomputed from lse: dQ by query tile, dK and dV (and the bias
-// gradient) by block of keys. Each gradient element has one owner and one order of summation.
+// One pass over the scores, recomputed from lse, by block of keys: dK, dV and the bias gradient
+// have one owner; dQ takes its blocks in their order, whichever workers have them.
 #include "cpu/backward.h"
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 #include "core/os/thread_pool.h"
 #include "cpu/backward_kernel.h"
 #include "cpu/backward_layout.h"
-#include "cpu/denormals.h"
 #include "cpu/scalar.h"
 #include "cpu/score_terms.h"
+#include "cpu/tasks.h"
 #include "cpu/tile_rows.h"
 #include "device/dropout.h"
 #include "device/math.h"
@@ -22,33 +22,6 @@ namespace {
 using core::BackwardProblem;
 using core::ForwardProblem;
 using core::RowsView;
-
-// Runs body(task, worker) for every task, tasks in any order.
-template <class Body>
-class Tasks {
- public:
-  Tasks(std::int64_t num_tasks, Body body) : num_tasks_(num_tasks), body_(body) {}
-  void Run(const core::ExecOptions& exec, std::int64_t num_workers) {
-    if (exec.parallel_for != nullptr) {
-      exec.parallel_for(exec.parallel_for_context, num_workers, RunWorker, this);
-    } else {
-      core::os::ParallelFor(num_workers, RunWorker, this);
-    }
-  }
-
- private:
-  static void RunWorker(void* self_pointer, std::int64_t worker) {
-    auto& self = *static_cast<Tasks*>(self_pointer);
-    const FlushDenormals flush;
-    for (std::int64_t task = self.next_++; task < self.num_tasks_; task = self.next_++) {
-      self.body_(task, worker);
-    }
-  }
-
-  std::int64_t num_tasks_;
-  Body body_;
-  std::atomic<std::int64_t> next_{0};
-};
 
 class Job {
  public:
@@ -67,14 +40,6 @@ class Job {
     ForAll(shape.batch * shape.num_q_heads, [this](std::int64_t task, std::int64_t) {
       PrepareRows(task / forward_.shape.num_q_heads, task % forward_.shape.num_q_heads);
     });
-    const std::int64_t tiles =
-        (shape.max_q_len * shape.group + kernel_.tile_rows - 1) / kernel_.tile_rows;
-    ForAll(shape.batch * shape.num_kv_heads * tiles,
-           [this, tiles](std::int64_t task, std::int64_t worker) {
-             const std::int64_t head = task / tiles;
-             QueryTile(head / forward_.shape.num_kv_heads, head % forward_.shape.num_kv_heads,
-                       tiles - 1 - task % tiles, worker);
-           });
     const bool is_paged = forward_.block_table.present(), has_bias = problem_.d_bias.present();
     const auto repeats = [&](int axis) { return has_bias && layout_.bias_extent[axis] <= 1; };
     const std::int64_t blocks = (shape.max_kv_len + kBlockKeys - 1) / kBlockKeys;
@@ -99,6 +64,18 @@ class Job {
   float* Own(std::size_t at, std::int64_t worker) const {
     return Shared(layout_.workers_at + layout_.worker_bytes * static_cast<std::size_t>(worker) +
                   at);
+  }
+  std::int32_t* Turns() const { return reinterpret_cast<std::int32_t*>(base_ + layout_.turns_at); }
+  // Of the sequence and head, among all tiles. Packed sequences start anywhere in a tile: each gets
+  // one more than its share of the rows.
+  std::int64_t FirstTile(const HeadSequence& head) const {
+    const core::Shape& shape = forward_.shape;
+    const std::int64_t lanes = kernel_.tile_rows;
+    const std::int64_t in_head =
+        forward_.q_packing == core::Packing::kPacked
+            ? head.sequence.q_begin * shape.group / lanes + head.batch
+            : head.batch * ((shape.max_q_len * shape.group + lanes - 1) / lanes);
+    return head.kv_head * layout_.tiles_per_head + in_head;
   }
   double* BiasSums() const { return reinterpret_cast<double*>(base_ + layout_.d_bias_at); }
   std::int64_t RowIndex(const core::Sequence& sequence, std::int64_t q_head,
@@ -129,6 +106,7 @@ class Job {
     ClearRows(problem_.dk, KeyExtents(forward_), shape.head_dim);
     ClearRows(problem_.dv, KeyExtents(forward_), shape.head_dim_v);
     std::fill_n(BiasSums(), layout_.bias_elems, 0.0);
+    std::fill_n(Turns(), layout_.tiles_per_head * shape.num_kv_heads, 0);
     if (forward_.block_table.present()) {
       std::fill_n(Shared(layout_.pool_at),
                   KeyExtents(forward_).num_rows() * (shape.head_dim + shape.head_dim_v), 0.0f);
@@ -188,7 +166,7 @@ class Job {
   };
   struct Block {
     device::KeyRange keys;
-    bool wants_d_scores;
+    std::int64_t first_row;  // where they start in the loaded block
   };
 
   void StartTile(const HeadSequence& head, std::int64_t index, TileContext* tile) {
@@ -216,6 +194,10 @@ class Job {
         {tile.q, tile.rows.num_rows, shape.head_dim, Own(layout_.q_columns_at, worker), lanes});
     kernel_.load_columns({tile.d_o, tile.rows.num_rows, shape.head_dim_v,
                           Own(layout_.do_columns_at, worker), lanes});
+    kernel_.load_panels(
+        {tile.q, tile.rows.num_rows, shape.head_dim, Own(layout_.q_panels_at, worker), lanes});
+    kernel_.load_panels(
+        {tile.d_o, tile.rows.num_rows, shape.head_dim_v, Own(layout_.do_panels_at, worker), lanes});
   }
 
   void LoadBlock(const HeadSequence& head, device::KeyRange keys, std::int64_t worker) {
@@ -239,12 +221,12 @@ class Job {
     const core::Shape& shape = forward_.shape;
     const core::ScoreRule& score = forward_.score;
     const std::int64_t num_keys = block.keys.end - block.keys.begin;
-    kernel_.times_columns({Own(layout_.keys_at, worker), shape.head_dim, num_keys,
-                           Own(layout_.q_columns_at, worker), shape.head_dim,
-                           Own(layout_.products_at, worker)});
-    kernel_.times_columns({Own(layout_.values_at, worker), shape.head_dim_v, num_keys,
-                           Own(layout_.do_columns_at, worker), shape.head_dim_v,
-                           Own(layout_.d_products_at, worker)});
+    kernel_.times_columns({Own(layout_.keys_at, worker) + block.first_row * shape.head_dim,
+                           shape.head_dim, num_keys, Own(layout_.q_columns_at, worker),
+                           shape.head_dim, Own(layout_.products_at, worker)});
+    kernel_.times_columns({Own(layout_.values_at, worker) + block.first_row * shape.head_dim_v,
+                           shape.head_dim_v, num_keys, Own(layout_.do_columns_at, worker),
+                           shape.head_dim_v, Own(layout_.d_products_at, worker)});
     LaneIntervals visible = MakeLaneIntervals(tile.rows, block.keys);
     for (int i = 0; i < kernel_.tile_rows; ++i) {
       if (!tile.seen[i]) visible.begin[i] = visible.end[i] = 0.0f;
@@ -273,54 +255,72 @@ class Job {
          .additive = has_additive ? additive : nullptr,
          .keep = has_dropout ? keep : nullptr,
          .keep_scale = device::KeepScale(score.dropout.drop_threshold),
-         .d_scores = block.wants_d_scores ? Own(layout_.d_scores_at, worker) : nullptr,
+         .d_scores = problem_.d_bias.present() ? Own(layout_.d_scores_at, worker) : nullptr,
          .is_live = is_live});
   }
 
-  void QueryTile(std::int64_t batch, std::int64_t kv_head, std::int64_t index,
-                 std::int64_t worker) {
-    const core::Shape& shape = forward_.shape;
-    const HeadSequence head{forward_.SequenceAt(batch), batch, kv_head};
-    const std::int64_t lanes = kernel_.tile_rows;
-    if (index * lanes >= head.sequence.q_len * shape.group) return;
-    TileContext tile;
-    StartTile(head, index, &tile);
-    LoadTile(tile, worker);
-    float* dq = Own(layout_.q_panels_at, worker);
-    std::fill_n(dq, shape.head_dim * lanes, 0.0f);
-    const device::KeyRange all = tile.rows.by_any;
-    for (std::int64_t begin = all.begin / kBlockKeys * kBlockKeys; begin < all.end;
-         begin += kBlockKeys) {
-      const device::KeyRange keys{std::max<std::int64_t>(begin, all.begin),
-                                  std::min<std::int64_t>(begin + kBlockKeys, all.end)};
-      const std::int64_t num_keys = keys.end - keys.begin;
-      std::uint8_t is_live[kBlockKeys];
-      LoadBlock(head, keys, worker);
-      ComputeGradients(tile, {keys, false}, worker, is_live);
-      float* rows = Own(layout_.keys_at, worker);
-      for (std::int64_t key = 0; key < num_keys; ++key) {
-        if (is_live[key] == 0) std::fill_n(rows + key * shape.head_dim, shape.head_dim, 0.0f);
-      }
-      kernel_.add_columns(
-          {rows, shape.head_dim, num_keys, Own(layout_.d_products_at, worker), shape.head_dim, dq});
+  struct TileBlock {
+    std::int64_t index, block;
+    device::KeyRange keys;  // of the block, that some row of the tile sees
+    const std::uint8_t* is_live;
+  };
+  // Rows of zeros for keys that no row of the tile sees, whatever bits they hold.
+  const float* VisibleKeyRows(const TileBlock& at, std::int64_t worker) const {
+    const std::int64_t num_keys = at.keys.end - at.keys.begin, dim = forward_.shape.head_dim;
+    const float* rows =
+        Own(layout_.keys_at, worker) + (at.keys.begin - at.block * kBlockKeys) * dim;
+    if (std::find(at.is_live, at.is_live + num_keys, 0) == at.is_live + num_keys) return rows;
+    float* visible = Own(layout_.visible_keys_at, worker);
+    for (std::int64_t key = 0; key < num_keys; ++key) {
+      if (at.is_live[key] != 0) std::copy_n(rows + key * dim, dim, visible + key * dim);
+      if (at.is_live[key] == 0) std::fill_n(visible + key * dim, dim, 0.0f);
     }
+    return visible;
+  }
+
+  // dQ^T += K^T dS^T. Blocks of a tile add in their order, so that the bits do not depend on the
+  // workers: each waits for the one before. Blocks are handed out in order, so that one is running.
+  void AddToQueries(const TileContext& tile, const TileBlock& at, std::int64_t worker) {
+    const std::int64_t head_dim = forward_.shape.head_dim, lanes = kernel_.tile_rows;
+    const std::int64_t slot = FirstTile(tile.head) + at.index;
+    float* dq = Shared(layout_.dq_at) + slot * head_dim * lanes;
+    const std::atomic_ref<std::int32_t> turn(Turns()[slot]);
+    const device::KeyRange all = tile.rows.by_any;
+    const float* rows = VisibleKeyRows(at, worker);
+    if (at.block == all.begin / kBlockKeys) {
+      std::fill_n(dq, head_dim * lanes, 0.0f);
+    } else {
+      core::os::AwaitTurn(turn, static_cast<std::int32_t>(at.block));
+    }
+    kernel_.add_columns({rows, head_dim, at.keys.end - at.keys.begin,
+                         Own(layout_.d_products_at, worker), head_dim, dq});
+    if (at.keys.end == all.end) {
+      StoreQueries(tile, dq);
+    } else {
+      turn.store(static_cast<std::int32_t>(at.block + 1), std::memory_order_release);
+    }
+  }
+
+  void StoreQueries(const TileContext& tile, const float* dq) {
+    const core::Sequence& sequence = tile.head.sequence;
     for (int i = 0; i < tile.rows.num_rows; ++i) {
       const std::int64_t at = problem_.dq.OffsetElems(
-          head.sequence.q_batch, head.sequence.q_begin + tile.rows.token[i], tile.rows.q_head[i]);
-      for (std::int64_t d = 0; d < shape.head_dim; ++d) {
-        StoreScalar(problem_.dq.data, problem_.dq.dtype, at + d, dq[d * lanes + i]);
+          sequence.q_batch, sequence.q_begin + tile.rows.token[i], tile.rows.q_head[i]);
+      for (std::int64_t d = 0; d < forward_.shape.head_dim; ++d) {
+        StoreScalar(problem_.dq.data, problem_.dq.dtype, at + d, dq[d * kernel_.tile_rows + i]);
       }
     }
   }
 
+  // Tasks run from the first block on: one that waits for dQ waits for a task before it.
   void RunUnit(const Units& units, std::int64_t task, std::int64_t worker) {
     const core::Shape& shape = forward_.shape;
     const auto range = [](std::int64_t unit, std::int64_t num_units, std::int64_t whole) {
       return num_units == whole ? device::KeyRange{unit, unit + 1} : device::KeyRange{0, whole};
     };
-    const auto blocks = range(task % units.block, units.block, units.num_blocks);
-    const auto heads = range(task / units.block % units.head, units.head, shape.num_kv_heads);
-    const auto batches = range(task / units.block / units.head, units.batch, shape.batch);
+    const auto heads = range(task % units.head, units.head, shape.num_kv_heads);
+    const auto batches = range(task / units.head % units.batch, units.batch, shape.batch);
+    const auto blocks = range(task / units.head / units.batch, units.block, units.num_blocks);
     for (std::int64_t batch = batches.begin; batch < batches.end; ++batch) {
       for (std::int64_t head = heads.begin; head < heads.end; ++head) {
         for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
@@ -336,7 +336,6 @@ class Job {
     const device::KeyRange keys{
         block * kBlockKeys, std::min<std::int64_t>((block + 1) * kBlockKeys, head.sequence.kv_len)};
     if (keys.begin >= keys.end) return;
-    const std::int64_t num_keys = keys.end - keys.begin;
     float* dk = Own(layout_.dk_at, worker);
     float* dv = Own(layout_.dv_at, worker);
     std::fill_n(dk, PaddedTo(shape.head_dim, lanes) * kBlockKeys, 0.0f);
@@ -345,19 +344,20 @@ class Job {
     TileContext tile;
     for (std::int64_t index = 0; index * lanes < head.sequence.q_len * shape.group; ++index) {
       StartTile(head, index, &tile);
-      if (tile.rows.by_any.begin >= keys.end || tile.rows.by_any.end <= keys.begin) continue;
+      const device::KeyRange seen{std::max(keys.begin, tile.rows.by_any.begin),
+                                  std::min(keys.end, tile.rows.by_any.end)};
+      if (seen.begin >= seen.end) continue;
       LoadTile(tile, worker);
-      kernel_.load_panels(
-          {tile.q, tile.rows.num_rows, shape.head_dim, Own(layout_.q_panels_at, worker), lanes});
-      kernel_.load_panels({tile.d_o, tile.rows.num_rows, shape.head_dim_v,
-                           Own(layout_.do_panels_at, worker), lanes});
       std::uint8_t is_live[kBlockKeys];
-      ComputeGradients(tile, {keys, problem_.d_bias.present()}, worker, is_live);
-      kernel_.add_panels({Own(layout_.products_at, worker), num_keys, tile.rows.num_rows,
-                          Own(layout_.do_panels_at, worker), shape.head_dim_v, dv});
-      kernel_.add_panels({Own(layout_.d_products_at, worker), num_keys, tile.rows.num_rows,
-                          Own(layout_.q_panels_at, worker), shape.head_dim, dk});
-      if (problem_.d_bias.present()) AddBias(tile, keys, Own(layout_.d_scores_at, worker));
+      ComputeGradients(tile, {seen, seen.begin - keys.begin}, worker, is_live);
+      const std::int64_t num_seen = seen.end - seen.begin;
+      const std::int64_t skipped_elems = (seen.begin - keys.begin) * lanes;
+      kernel_.add_panels({Own(layout_.products_at, worker), num_seen, tile.rows.num_rows,
+                          Own(layout_.do_panels_at, worker), shape.head_dim_v, dv + skipped_elems});
+      kernel_.add_panels({Own(layout_.d_products_at, worker), num_seen, tile.rows.num_rows,
+                          Own(layout_.q_panels_at, worker), shape.head_dim, dk + skipped_elems});
+      if (problem_.d_bias.present()) AddBias(tile, seen, Own(layout_.d_scores_at, worker));
+      AddToQueries(tile, {index, block, seen, is_live}, worker);
     }
     float* pool = Shared(layout_.pool_at);
     StoreKeys(head, keys, {problem_.dk, shape.head_dim, dk, pool});

@@ -66,6 +66,12 @@ BackwardLayout MakeBackwardLayout(const BackwardProblem& problem, const Backward
   layout.lse_at = counter.Take(num_q * kFloat);
   layout.delta_at = counter.Take(num_q * kFloat);
   layout.seen_at = counter.Take(num_q);
+  layout.tiles_per_head = forward.q_packing == core::Packing::kPacked
+                              ? shape.total_q_rows * shape.group / lanes + shape.batch
+                              : shape.batch * ((shape.max_q_len * shape.group + lanes - 1) / lanes);
+  const std::int64_t num_tiles = layout.tiles_per_head * shape.num_kv_heads;
+  layout.dq_at = counter.Take(num_tiles * shape.head_dim * lanes * kFloat);
+  layout.turns_at = counter.Take(num_tiles * std::int64_t{sizeof(std::int32_t)});
   layout.d_bias_at = counter.Take(layout.bias_elems * 8);
   layout.pool_at = counter.Take(
       is_paged ? KeyExtents(forward).num_rows() * (shape.head_dim + shape.head_dim_v) * kFloat : 0);
@@ -73,9 +79,10 @@ BackwardLayout MakeBackwardLayout(const BackwardProblem& problem, const Backward
   Counter worker;
   layout.q_columns_at = worker.Take(shape.head_dim * lanes * kFloat);
   layout.do_columns_at = worker.Take(shape.head_dim_v * lanes * kFloat);
-  layout.q_panels_at = worker.Take(q_padded * lanes * kFloat);  // dq columns in the first pass
+  layout.q_panels_at = worker.Take(q_padded * lanes * kFloat);
   layout.do_panels_at = worker.Take(v_padded * lanes * kFloat);
   layout.keys_at = worker.Take(block * shape.head_dim * kFloat);
+  layout.visible_keys_at = worker.Take(block * shape.head_dim * kFloat);
   layout.values_at = worker.Take(block * shape.head_dim_v * kFloat);
   layout.dk_at = worker.Take(block * q_padded * kFloat);
   layout.dv_at = worker.Take(block * v_padded * kFloat);

@@ -21,11 +21,12 @@ Extents KeyExtents(const core::ForwardProblem& problem);
 
 // Offsets in bytes, multiples of 64.
 struct BackwardLayout {
-  std::size_t lse_at, delta_at, seen_at, d_bias_at, pool_at, workers_at;
+  std::size_t lse_at, delta_at, seen_at, dq_at, turns_at, d_bias_at, pool_at, workers_at;
   // Of one worker, from its base.
-  std::size_t q_columns_at, do_columns_at, q_panels_at, do_panels_at, keys_at, values_at, dk_at,
-      dv_at, products_at, d_products_at, d_scores_at, additive_at, keep_at, worker_bytes;
-  std::int64_t dk_row, dv_row;  // elements of a pool's row
+  std::size_t q_columns_at, do_columns_at, q_panels_at, do_panels_at, keys_at, visible_keys_at,
+      values_at, dk_at, dv_at, products_at, d_products_at, d_scores_at, additive_at, keep_at,
+      worker_bytes;
+  std::int64_t tiles_per_head;  // query tiles of all sequences, for one KV head
   std::size_t total_bytes;
   std::int64_t bias_extent[4];
   std::int64_t bias_elems;

@@ -5,8 +5,10 @@
 
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <string>
 
+#include "faults/backward_call.h"
 #include "support/attention_call.h"
 #include "support/emulated.h"
 #include "support/kernel_rows.h"
@@ -30,6 +32,39 @@ TEST(Faults, B196_EveryThreadCountGivesTheSameBits) {
       }
       call.exec.num_threads = 1;
     });
+  }
+}
+
+// Blocks of keys that different workers have add to the same query gradients.
+TEST(Faults, B196_EveryThreadCountGivesTheSameGradients) {
+  for (const bool is_packed : {false, true}) {
+    for (const heed_causal_t causal : {HEED_CAUSAL_OFF, HEED_CAUSAL_ON}) {
+      const Indices q_shape = is_packed ? Indices{180, 4, 20} : Indices{2, 90, 4, 20};
+      const Indices kv_shape = is_packed ? Indices{1100, 2, 20} : Indices{2, 700, 2, 20};
+      BackwardCall call(Element::kF32, q_shape, kv_shape, kv_shape);
+      IntTensor cu_q({0, 61, 61, 180}), cu_kv({0, 300, 420, 1100});
+      if (is_packed) {
+        call.varlen.cu_seqlens_q = cu_q.abi();
+        call.varlen.cu_seqlens_kv = cu_kv.abi();
+      }
+      call.score.causal = causal;
+      call.exec.backend = call.backward_exec.backend = HEED_BACKEND_CPU;
+      call.backward_exec.num_threads = 1;
+      call.RunBoth();
+      const StridedTensor* gradients[] = {&call.dq, &call.dk, &call.dv};
+      std::deque<StridedTensor> expected;  // does not move them
+      for (const StridedTensor* gradient : gradients) {
+        expected.emplace_back(Element::kF32, gradient->shape());
+        expected.back().Fill([&](const Indices& at) { return gradient->At(at); });
+      }
+      for (const std::int32_t num_threads : {2, 3, 8, 8, 8}) {
+        call.backward_exec.num_threads = num_threads;
+        call.RunBoth();
+        for (std::size_t i = 0; i < std::size(gradients); ++i) {
+          ExpectSameValues(expected[i], *gradients[i]);
+        }
+      }
+    }
   }
 }
 

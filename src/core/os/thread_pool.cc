@@ -168,4 +168,14 @@ void ParallelFor(std::int64_t num_workers, WorkerBody body, void* context) {
   runs_workers = false;
 }
 
+void AwaitTurn(std::atomic_ref<std::int32_t> turn, std::int32_t value) {
+  for (int i = 0; turn.load(std::memory_order_acquire) != value; ++i) {
+    if (i < kSpinPauses) {
+      Pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
 }  // namespace heed::core::os

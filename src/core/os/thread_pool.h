@@ -3,6 +3,7 @@
 #ifndef HEED_CORE_OS_THREAD_POOL_H_
 #define HEED_CORE_OS_THREAD_POOL_H_
 
+#include <atomic>
 #include <cstdint>
 
 namespace heed::core::os {
@@ -14,6 +15,10 @@ using WorkerBody = void (*)(void* context, std::int64_t worker);
 // inside a worker, and after fork() are all legal: a caller that finds the pool busy runs its
 // workers itself.
 void ParallelFor(std::int64_t num_workers, WorkerBody body, void* context);
+
+// Returns when turn == value, which another thread stores with release: spins, then yields. What it
+// waits for must be running or done, never queued behind the caller.
+void AwaitTurn(std::atomic_ref<std::int32_t> turn, std::int32_t value);
 
 }  // namespace heed::core::os
 
