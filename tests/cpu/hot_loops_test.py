@@ -21,7 +21,7 @@ MULTIPLY = re.compile(r"^(vfn?madd|vdpbf16ps|mulps|fmla)")
 BROADCAST = re.compile(r"^(v?broadcastss|vpbroadcastd|vbroadcastf|shufps|movss)")
 EXPONENTIAL = re.compile(r"^(vpslld|pslld|vscalefps)")
 MATRIX_MULTIPLY = re.compile(r"^tdpbf16ps")
-WORD_MULTIPLY = re.compile(r"^(vpdpwssd|vpmaddwd)")
+WORD_MULTIPLY = re.compile(r"^(vpdpwssd|vpmaddwd|vpdpbusd)")
 VECTOR = re.compile(r"%[xyzt]mm")
 # Three tile widths for each of the two products.
 MIN_LOOPS = 6
