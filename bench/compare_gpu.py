@@ -22,6 +22,7 @@ import sys
 import time
 
 from gpu.cases import FAMILY_OF_PRESET, PEERS_OF_PRESET, PRESETS, Case, judge, preset_cases
+from gpu.decode import decode_cases, measure_decode, print_decode
 from gpu.heed_library import Heed
 from gpu.merge import merge, table
 from gpu.plots import draw
@@ -249,6 +250,7 @@ def parse_options():
                         help="longest length with the math backend as a peer; 0 = never")
     parser.add_argument("--forward-kernel", help="kernel id to force")
     parser.add_argument("--backward-kernel", help="kernel id to force")
+    parser.add_argument("--decode-kernel", help="kernel id to force")
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS)
     parser.add_argument("--round-ms", type=float, default=30.0)
     parser.add_argument("--json", help="write everything measured to this file, plots beside it")
@@ -287,6 +289,22 @@ def measure_all(torch, heed, options, record):
             print(f"host time of a cached call of {kernel}: {microseconds:.2f} us")
 
 
+def measure_all_decode(torch, heed, options, record):
+    for case in decode_cases():
+        if options.filter not in case.name:
+            continue
+        try:
+            result = measure_decode(torch, heed, case, options)
+            record["cases"].append(result)
+            print_decode(result)
+        except Exception as reason:  # one case must not lose the others' numbers
+            record["failed"].append({"case": case.name, "reason": str(reason)})
+            print(f"{case.name}: FAILED: {reason}", flush=True)
+        torch.cuda.empty_cache()
+    bars = [bar for case in record["cases"] for bar in case["bars"].values()]
+    print(f"{sum(bar['reached'] for bar in bars)} of {len(bars)} bars reached in this call")
+
+
 def print_repeat(options, record):
     with open(options.repeat_of, encoding="utf-8") as file:
         earlier = json.load(file)
@@ -313,13 +331,17 @@ def main():
     record = {"card": card, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(),
               "commit": commit(), "command": " ".join(sys.argv), "matmul_tflops": matmul,
               "cases": [], "failed": []}
-    measure_all(torch, heed, options, record)
-    judged = [case for case in record["cases"] if case["bar"]]
-    reached = sum(case["bar"]["reached"] for case in judged)
-    print(f"{reached} of {len(judged)} bars reached in this call")
+    if options.preset == "decode":
+        measure_all_decode(torch, heed, options, record)
+    else:
+        measure_all(torch, heed, options, record)
+        judged = [case for case in record["cases"] if case["bar"]]
+        reached = sum(case["bar"]["reached"] for case in judged)
+        print(f"{reached} of {len(judged)} bars reached in this call")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(record, file, indent=1)
+    if options.json and options.preset != "decode":
         for path in draw(record, options.json):
             print(f"plot: {path}")
     if options.repeat_of:

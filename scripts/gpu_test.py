@@ -23,7 +23,7 @@ import tempfile
 import time
 
 # With generated cases: dealt out in shards, longest first.
-GENERATED = ["gpu_backward", "gpu_forward"]
+GENERATED = ["gpu_backward", "gpu_forward", "gpu_decode"]
 # Beside them, each in a process of its own.
 OTHERS = ["gpu_flash_attention_v2", "gpu_limits", "gpu_helpers"]
 # Measures host time: runs when nothing else does.

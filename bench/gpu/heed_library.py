@@ -40,6 +40,10 @@ class Heed:
         return Call(self, abi.OP_BACKWARD, tensors, causal, kernel)
 
 
+    def decode(self, tensors, kernel=None):
+        return DecodeCall(self, tensors, kernel)
+
+
 class Call:
     """One planned and prepared call with its own workspace.
 
@@ -47,7 +51,6 @@ class Call:
     """
 
     def __init__(self, heed, op, tensors, causal, kernel):
-        import torch
         self.heed, self.op, self.keep = heed, op, [tensors]
         self.score = abi.ScoreArgs(causal=int(causal))
         self.exec = abi.ExecArgs(backend=abi.BACKENDS["cuda"],
@@ -61,18 +64,24 @@ class Call:
             self.args = abi.BackwardArgs(
                 forward=c.pointer(self.forward_args), exec=c.pointer(self.exec),
                 **{n: pointers[n] for n in ("d_o", "dq", "dk", "dv")})
+        self._prepare(tensors["q"].device)
+        self.function = (heed.library.heed_backward if op == abi.OP_BACKWARD
+                         else heed.library.heed_forward)
+
+    def _prepare(self, device):
+        """Plans and prepares self.args and gives them a workspace."""
+        import torch
+        heed, op = self.heed, self.op
         self.plan = abi.PlanInfo()
         heed.check(heed.library.heed_plan(op, c.byref(self.args), c.byref(self.plan)), "heed_plan")
         heed.check(heed.library.heed_prepare(op, c.byref(self.args)), "heed_prepare")
         if self.plan.workspace_bytes:
             # All ones: NaN to a kernel that reads before it writes.
             workspace = torch.full((self.plan.workspace_bytes,), 255, dtype=torch.uint8,
-                                   device=tensors["q"].device)
+                                   device=device)
             self.keep.append(workspace)
             self.exec.workspace = workspace.data_ptr()
             self.exec.workspace_bytes = workspace.numel()
-        self.function = (heed.library.heed_backward if op == abi.OP_BACKWARD
-                         else heed.library.heed_forward)
         self.reference = c.byref(self.args)
 
     def _tensor(self, tensor):
@@ -95,3 +104,21 @@ class Call:
     @property
     def kernel_id(self):
         return self.plan.kernel_id.decode()
+
+
+class DecodeCall(Call):
+    """tensors: q, k_cache, v_cache, o, cache_lengths, and block_table where the cache is paged."""
+
+    def __init__(self, heed, tensors, kernel):
+        self.heed, self.op, self.keep = heed, abi.OP_DECODE, [tensors]
+        self.exec = abi.ExecArgs(backend=abi.BACKENDS["cuda"],
+                                 kernel=kernel.encode() if kernel else None)
+        pointers = {name: self._tensor(tensor) for name, tensor in tensors.items()}
+        table = pointers.pop("block_table", None)
+        if table is not None:
+            self.paging = abi.PagingArgs(block_table=table)
+        self.args = abi.DecodeArgs(exec=c.pointer(self.exec),
+                                   paging=c.pointer(self.paging) if table is not None else None,
+                                   **pointers)
+        self._prepare(tensors["q"].device)
+        self.function = heed.library.heed_decode

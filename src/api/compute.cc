@@ -91,6 +91,9 @@ Status QuantizeKv(const heed_quantize_kv_args_t* args) {
   HEED_RETURN_IF_ERROR(core::BuildQuantizeKvProblem(args, Purpose::kRun, &problem));
   HEED_RETURN_IF_ERROR(ReadFacts(problem.exec, &facts));
   HEED_RETURN_IF_ERROR(core::PlanQuantizeKv(problem, facts, &plan, nullptr));
+  if (plan.row->backend == core::Backend::kCuda) {
+    return cuda::QuantizeKv(problem, plan, cuda::Action::kRun);
+  }
   if (plan.row->backend == core::Backend::kReference) return reference::QuantizeKv(problem);
   return cpu::RunQuantizeKv(problem, plan);
 }
@@ -104,6 +107,9 @@ Status Decode(const heed_decode_args_t* args) {
   HEED_RETURN_IF_ERROR(core::BuildDecodeProblem(args, Purpose::kRun, &problem));
   HEED_RETURN_IF_ERROR(ReadFacts(problem.attention.exec, &facts));
   HEED_RETURN_IF_ERROR(core::PlanDecode(problem, facts, &plan, nullptr));
+  if (plan.row->backend == core::Backend::kCuda) {
+    return cuda::Decode(problem, plan, cuda::Action::kRun);
+  }
   if (plan.row->backend == core::Backend::kReference) return reference::Decode(problem);
   Workspace workspace;
   HEED_RETURN_IF_ERROR(workspace.Acquire(problem.attention.exec, plan.workspace_bytes));

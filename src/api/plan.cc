@@ -75,9 +75,9 @@ constexpr Operation<heed_combine_args_t, core::CombineProblem> kCombine = {
 constexpr Operation<heed_dropout_mask_args_t, core::DropoutMaskProblem> kDropoutMask = {
     core::BuildDropoutMaskProblem, core::PlanDropoutMask, cuda::DropoutMask};
 constexpr Operation<heed_decode_args_t, core::DecodeProblem> kDecode = {core::BuildDecodeProblem,
-                                                                        core::PlanDecode, nullptr};
+                                                                        core::PlanDecode, cuda::Decode};
 constexpr Operation<heed_quantize_kv_args_t, core::QuantizeKvProblem> kQuantizeKv = {
-    core::BuildQuantizeKvProblem, core::PlanQuantizeKv, nullptr};
+    core::BuildQuantizeKvProblem, core::PlanQuantizeKv, cuda::QuantizeKv};
 
 // Returns the errors of the arguments; what the planner answers stands in call->planned.
 Status PlanCall(std::int32_t op, const void* args, Detail detail, PlannedCall* call) {

@@ -59,6 +59,12 @@ const char* WhyNotProblem(const KernelRow& row, const RowRequest& request, const
   if (request.backward != nullptr && planner.backward_objection != nullptr) {
     return planner.backward_objection(row, *request.backward);
   }
+  if (request.decode != nullptr && planner.decode_objection != nullptr) {
+    return planner.decode_objection(row, *request.decode);
+  }
+  if (request.quantize_kv != nullptr && planner.quantize_kv_objection != nullptr) {
+    return planner.quantize_kv_objection(*request.quantize_kv);
+  }
   return nullptr;
 }
 

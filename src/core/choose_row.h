@@ -17,6 +17,8 @@ struct RowRequest {
   CudaUse cuda_use = CudaUse::kAny;
   const ForwardProblem* forward = nullptr;    // of a forward pass
   const BackwardProblem* backward = nullptr;  // of a backward pass
+  const DecodeProblem* decode = nullptr;
+  const QuantizeKvProblem* quantize_kv = nullptr;
 };
 
 // Fills plan->row and plan->is_slower_substitute. rejections (may be null) gets one entry for every

@@ -21,6 +21,7 @@ using BackwardWorkspaceBytes = std::size_t (*)(const KernelRow& row, const Backw
                                                std::int64_t num_workers);
 
 struct DecodeProblem;
+struct QuantizeKvProblem;
 // Likewise for a decode row: the same for every problem with these head dims.
 using DecodeScratchBytes = std::size_t (*)(const DecodeProblem& problem);
 
@@ -46,6 +47,9 @@ struct CudaPlanner {
                           Plan* plan) = nullptr;
   // As `objection`, of a row of the backward pass.
   const char* (*backward_objection)(const KernelRow& row, const BackwardProblem& problem) = nullptr;
+  const char* (*decode_objection)(const KernelRow& row, const DecodeProblem& problem) = nullptr;
+  const char* (*quantize_kv_objection)(const QuantizeKvProblem& problem) = nullptr;
+  Status (*plan_decode)(const DecodeProblem& problem, const CudaFacts& facts, Plan* plan) = nullptr;
 };
 
 // The GPU of a call.

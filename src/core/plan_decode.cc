@@ -29,12 +29,24 @@ const char* FormatName(heed_kv_format_t format) {
 
 RowRequest RequestOf(const DecodeProblem& problem) {
   const Shape& shape = problem.attention.shape;
-  return {Op::kDecode, problem.attention.dtype(), std::max(shape.head_dim, shape.head_dim_v),
-          problem.attention.exec};
+  RowRequest request = {Op::kDecode,
+                        problem.attention.dtype(),
+                        std::max(shape.head_dim, shape.head_dim_v),
+                        problem.attention.exec,
+                        shape.head_dim_v,
+                        shape.head_dim};
+  // Query rows that one warp holds.
+  constexpr std::int64_t kFewRows = 16;
+  request.cuda_use = shape.group * shape.max_q_len <= kFewRows ? CudaUse::kFewTasks : CudaUse::kAny;
+  request.decode = &problem;
+  return request;
 }
 
 RowRequest RequestOf(const QuantizeKvProblem& problem) {
-  return {Op::kQuantizeKv, problem.source.dtype, problem.target.head_dim, problem.exec};
+  RowRequest request = {Op::kQuantizeKv, problem.source.dtype, problem.target.head_dim,
+                        problem.exec};
+  request.quantize_kv = &problem;
+  return request;
 }
 
 std::int32_t NumWorkers(std::int64_t num_tasks, const ExecOptions& exec, const DeviceFacts& facts) {
@@ -72,6 +84,9 @@ Status PlanDecode(const DecodeProblem& problem, const DeviceFacts& facts, Plan* 
   *plan = Plan{};
   HEED_RETURN_IF_ERROR(ChooseRow(RequestOf(problem), facts, plan, rejections));
   plan->num_tasks = 1;
+  if (plan->row->backend == Backend::kCuda && facts.cuda.planner.plan_decode != nullptr) {
+    return facts.cuda.planner.plan_decode(problem, facts.cuda, plan);
+  }
   if (plan->row->backend != Backend::kCpu) return {};
   const DecodeTasks tasks(problem);
   plan->num_tasks = tasks.num_tasks();

@@ -4,6 +4,7 @@
 
 #include "core/os/os.h"
 #include "cuda/backward.h"
+#include "cuda/decode.h"
 #include "cuda/device_state.h"
 #include "cuda/forward.h"
 #include "cuda/jit.h"
@@ -24,6 +25,8 @@ std::size_t SharedBytes(const core::KernelRow& row, std::int64_t head_dim,
       return ForwardSharedBytesOf(row, head_dim, head_dim_v);
     case core::Op::kBackward:
       return BackwardSharedBytesOf(row, head_dim, head_dim_v);
+    case core::Op::kDecode:
+      return DecodeSharedBytesOf(row, head_dim, head_dim_v);
     default:
       return 0;
   }
@@ -61,7 +64,12 @@ Status ReadForcedFamily(std::int32_t* family) {
 }  // namespace
 
 core::CudaPlanner Planner() {
-  return {SharedBytes, ResidentSharedBytes, Objection, PlanForward, PlanBackward};
+  core::CudaPlanner planner = {SharedBytes, ResidentSharedBytes, Objection, PlanForward,
+                               PlanBackward};
+  planner.decode_objection = WhyNotDecode;
+  planner.quantize_kv_objection = WhyNotQuantizeKv;
+  planner.plan_decode = PlanDecode;
+  return planner;
 }
 
 Status ReadFacts(heed_device_t device, core::CudaFacts* facts) {

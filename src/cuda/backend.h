@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/decode_problem.h"
 #include "core/plan.h"
 
 namespace heed::cuda {
@@ -21,6 +22,9 @@ enum class Action { kPrepare, kRun };
 
 core::Status Forward(const core::ForwardProblem& problem, const core::Plan& plan, Action action);
 core::Status Backward(const core::BackwardProblem& problem, const core::Plan& plan, Action action);
+core::Status Decode(const core::DecodeProblem& problem, const core::Plan& plan, Action action);
+core::Status QuantizeKv(const core::QuantizeKvProblem& problem, const core::Plan& plan,
+                        Action action);
 core::Status Combine(const core::CombineProblem& problem, const core::Plan& plan, Action action);
 core::Status DropoutMask(const core::DropoutMaskProblem& problem, const core::Plan& plan,
                          Action action);

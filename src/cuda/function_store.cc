@@ -33,6 +33,12 @@ EntryNames NamesOf(KernelEntry entry) {
       return {"cuda/kernels/mma/backward.cu", "heed_backward"};
     case KernelEntry::kBackwardPost:
       return {"cuda/kernels/mma/backward_post.cu", "heed_backward_post"};
+    case KernelEntry::kDecode:
+      return {"cuda/kernels/decode/attend.cu", "heed_decode"};
+    case KernelEntry::kDecodeAppend:
+      return {"cuda/kernels/decode/append.cu", "heed_decode_append"};
+    case KernelEntry::kQuantizeKv:
+      return {"cuda/kernels/decode/quantize.cu", "heed_quantize_kv"};
     case KernelEntry::kCombine:
       return {"cuda/kernels/helpers/combine.cu", "heed_combine"};
     case KernelEntry::kDropoutMask:

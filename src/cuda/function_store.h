@@ -14,6 +14,9 @@ enum class KernelEntry : int {
   kBackwardPre,
   kBackward,
   kBackwardPost,
+  kDecode,
+  kDecodeAppend,
+  kQuantizeKv,
   kCombine,
   kDropoutMask,
   kConvertLse

@@ -12,10 +12,6 @@ WindowBounds BoundsOf(const device::WindowRule& window) {
   return window.right >= 0 ? WindowBounds::kRightOnly : WindowBounds::kNone;
 }
 
-IndexArg IndexArgOf(const core::IndexView& view) {
-  return {view.present() ? view.data : nullptr, view.stride_elems};
-}
-
 bool HasLengths(const core::ForwardProblem& problem) {
   return problem.cu_seqlens_q.present() || problem.cu_seqlens_kv.present() ||
          problem.seqused_q.present() || problem.seqused_kv.present();
@@ -67,6 +63,10 @@ Element ElementOfDType(DType dtype) {
 BiasElement BiasElementOf(const core::ScoreView& bias) {
   if (!bias.present()) return BiasElement::kNone;
   return bias.dtype == DType::kF32 ? BiasElement::kF32 : BiasElement::kSameAsQ;
+}
+
+IndexArg IndexArgOf(const core::IndexView& view) {
+  return {view.present() ? view.data : nullptr, view.stride_elems};
 }
 
 RowsArg RowsArgOf(const core::RowsView& view) {

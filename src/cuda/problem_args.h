@@ -15,6 +15,7 @@ Element ElementOfDType(core::DType dtype);
 // Of bias or d_bias.
 BiasElement BiasElementOf(const core::ScoreView& bias);
 
+IndexArg IndexArgOf(const core::IndexView& view);  // data null = absent
 RowsArg RowsArgOf(const core::RowsView& view);
 LseArg LseArgOf(const core::LseView& view);
 ScoreArg ScoreArgOf(const core::ScoreView& view);

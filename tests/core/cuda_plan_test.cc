@@ -263,7 +263,7 @@ bool IsForFewTasks(const ForwardProblem& problem, const DeviceFacts& facts) {
 TEST(FewTasks, HaveRowsWhereTheGpuWouldIdle) {
   int num_rows = 0;
   for (const KernelRow& row : KernelRows()) {
-    if (row.backend != Backend::kCuda || row.cuda.use != CudaUse::kFewTasks) continue;
+    if (row.op != Op::kForward || row.cuda.use != CudaUse::kFewTasks) continue;
     SCOPED_TRACE(row.id);
     ++num_rows;
     const DeviceFacts facts = Gpu(std::max(80, row.cuda.min_compute_capability), 132);

@@ -288,7 +288,7 @@ void DecodeInstance::FillScore() {
   args.rotary_layout = c.rotary_layout;
 }
 
-heed_status_t DecodeInstance::Run(const DecodeRun& run) {
+void DecodeInstance::Restore() {
   const auto restore = [](std::optional<OwnedTensor>& tensor,
                           const std::vector<std::uint64_t>& before) {
     if (tensor) std::memcpy(tensor->data<std::uint64_t>(), before.data(), before.size() * 8);
@@ -300,6 +300,10 @@ heed_status_t DecodeInstance::Run(const DecodeRun& run) {
   for (std::optional<OwnedTensor>* output : {&o_, &lse_}) {
     std::memset((*output)->data<std::uint8_t>(), kPoison, (*output)->bytes().size() * 8);
   }
+}
+
+heed_status_t DecodeInstance::Run(const DecodeRun& run) {
+  Restore();
   exec.backend = run.backend;
   exec.kernel = run.kernel.empty() ? nullptr : run.kernel.c_str();
   exec.num_threads = run.num_threads;
@@ -338,7 +342,7 @@ std::vector<std::uint64_t> DecodeInstance::ResultBytes() const {
   return all;
 }
 
-DecodeInstance::Bounds DecodeInstance::ComputeBounds() {
+DecodeInstance::Bounds DecodeInstance::ComputeBounds(DecodeRounding rounding) {
   const DecodeCase& c = case_;
   const auto largest_norm = [&](OwnedTensor& tensor, std::int64_t dim, double* largest) {
     double most = 0.0;
@@ -384,13 +388,19 @@ DecodeInstance::Bounds DecodeInstance::ComputeBounds() {
   facts.max_abs_lse = std::abs(scale_) * facts.max_abs_product + facts.max_abs_added +
                       facts.max_abs_sink + std::log(1.0 + static_cast<double>(facts.num_keys));
   // P is not rounded: only the terms of fp32 storage count, and that of o, in both results.
-  facts.element = Element::kF32;
+  if (rounding == DecodeRounding::kFp32) facts.element = Element::kF32;
   const ForwardTolerance tolerance = ComputeForwardTolerance(facts);
   Bounds bounds;
   bounds.output = tolerance.output_abs +
                   2 * UnitRoundoff(c.element) * v_largest * facts.keep_scale +
                   2 * HalfSubnormalStep(c.element);
   bounds.lse = tolerance.lse_abs;
+  if (rounding == DecodeRounding::kTensorCores && c.rotary_pairs > 0) {
+    // A rotated query is rounded once more.
+    const double score = std::abs(scale_) * UnitRoundoff(c.element) * q_norm * k_norm;
+    bounds.lse += score;
+    bounds.output += std::expm1(2 * score) * v_largest;
+  }
   if (c.layout != HEED_KV_LAYOUT_INTERLEAVED) return bounds;
   // docs/numerics.md, "int8 decode": q and weights as 16-bit words.
   const double score = std::abs(scale_) * std::sqrt(static_cast<double>(c.head_dim)) * k_norm *

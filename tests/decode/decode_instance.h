@@ -24,6 +24,9 @@ struct DecodeRun {
   heed_parallel_for_t parallel_for = nullptr;
 };
 
+// What rounds besides fp32 storage. Tensor cores take 16-bit weights and rotated queries.
+enum class DecodeRounding { kFp32, kTensorCores };
+
 class DecodeInstance {
  public:
   explicit DecodeInstance(const DecodeCase& decode_case);
@@ -32,6 +35,7 @@ class DecodeInstance {
 
   // From the same bytes every time: cache and outputs are restored before.
   heed_status_t Run(const DecodeRun& run);
+  void Restore();
 
   const DecodeCase& decode_case() const { return case_; }
   double Output(std::int64_t b, std::int64_t token, std::int64_t head, std::int64_t d);
@@ -45,7 +49,7 @@ class DecodeInstance {
     double output = 0.0;
     double lse = 0.0;
   };
-  Bounds ComputeBounds();
+  Bounds ComputeBounds(DecodeRounding rounding = DecodeRounding::kFp32);
 
   heed_decode_args_t args = HEED_DECODE_ARGS_INIT;
   heed_exec_args_t exec = HEED_EXEC_ARGS_INIT;

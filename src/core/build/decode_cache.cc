@@ -175,13 +175,15 @@ Status CheckCacheLengths(const DecodeArgs& args, const CacheOperands& operands,
     facts->block_table = tables.block_table;
     capacity_rows = CapacityRows(facts->block_table);
   }
-  if (!IsHostDevice(reader->home_device())) return {};
+  problem->capacity_rows = capacity_rows;
+  problem->num_cache_rows = operands.k_cache.shape[0];
   const std::int64_t appended_rows = args.appends() ? operands.q.shape[1] : 0;
   if (appended_rows > capacity_rows && batch > 0) {
     return InvalidArgument(operands.q.AxisText(1) + Format(": must not exceed the %" PRId64
                                                            " slots of a sequence's cache",
                                                            capacity_rows));
   }
+  if (!IsHostDevice(reader->home_device())) return {};
   HEED_RETURN_IF_ERROR(CheckEntries(arrays, operands, capacity_rows - appended_rows));
   std::vector<std::int32_t> total_rows;
   for (std::int64_t b = 0; b < batch; ++b) {
@@ -216,6 +218,7 @@ Status CheckRotary(const DecodeArgs& args, const CacheOperands& operands, const 
   problem->rotary = {RowsView{cos.data, cos.dtype, 0, cos.stride_elems[0], 0},
                      RowsView{sin.data, sin.dtype, 0, sin.stride_elems[0], 0},
                      {cos.stride_elems[1], sin.stride_elems[1]},
+                     cos.shape[0],
                      cos.shape[1],
                      args.call.rotary_layout};
   return {};

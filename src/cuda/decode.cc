@@ -1,0 +1,392 @@
+#include "cuda/decode.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "cuda/backend.h"
+#include "cuda/block_layout.h"
+#include "cuda/device_workspace.h"
+#include "cuda/kernels/decode/args.h"
+#include "cuda/kernels/decode/shape.h"
+#include "cuda/problem_args.h"
+#include "cuda/row_family.h"
+#include "cuda/size_limits.h"
+
+namespace heed::cuda {
+
+using core::DecodeProblem;
+using core::KernelRow;
+using core::Plan;
+using core::Status;
+
+namespace {
+
+// Parts of a task that do not depend on the batch: exec.fixed_split or num_splits.
+constexpr std::int64_t kMaxParts = 32;
+constexpr std::int64_t kMinPartKeys = 512;
+// Of one CTA: below, merging costs more than reading.
+constexpr std::int64_t kMinShareKeys = 128;
+
+DecodeShape DecodeShapeOf(const KernelTraits& traits) {
+  return {traits.head_dim,  traits.head_dim_v, traits.tile_q,     traits.tile_kv,
+          traits.num_warps, traits.kv_groups,  traits.num_stages, traits.variant};
+}
+
+// A function of the problem's shape and the GPU, never of lengths.
+struct Schedule {
+  DecodeScheduleArg arg = {};
+  std::int64_t num_tasks = 0;
+  std::int64_t num_slots = 0;  // of partial results
+  std::int64_t num_arrivals = 0;
+};
+
+Schedule ScheduleOf(const DecodeProblem& problem, const KernelRow& row, std::int64_t num_ctas) {
+  const core::Shape& shape = problem.attention.shape;
+  Schedule schedule;
+  const std::int64_t row_tiles =
+      device::CeilDiv<std::int64_t>(shape.group * shape.max_q_len, row.tile_q_rows);
+  schedule.num_tasks = shape.batch * shape.num_kv_heads * row_tiles;
+  DecodeScheduleArg& arg = schedule.arg;
+  arg.num_ctas = static_cast<i32>(num_ctas);
+  arg.min_blocks = static_cast<i32>(std::max<std::int64_t>(1, kMinShareKeys / row.tile_kv_rows));
+  arg.num_row_tiles = static_cast<i32>(row_tiles);
+  schedule.num_slots = 2 * num_ctas;
+  schedule.num_arrivals = num_ctas;
+  if (problem.attention.exec.fixed_split || problem.num_splits > 0) {
+    arg.max_parts = static_cast<i32>(
+        problem.num_splits > 0 ? std::min<std::int64_t>(problem.num_splits, kMaxParts) : kMaxParts);
+    arg.min_part_blocks =
+        problem.num_splits > 0 ? 1 : static_cast<i32>(kMinPartKeys / row.tile_kv_rows);
+    schedule.num_slots = schedule.num_tasks * arg.max_parts;
+    schedule.num_arrivals = schedule.num_tasks;
+  }
+  return schedule;
+}
+
+struct WorkspaceLayout {
+  std::size_t arrivals = 0;
+  std::size_t partial_o = 0;
+  std::size_t partial_states = 0;
+  std::size_t rotated_q = 0;
+  std::size_t num_bytes = 0;
+};
+
+WorkspaceLayout LayoutOf(const DecodeProblem& problem, const KernelRow& row,
+                         const Schedule& schedule) {
+  const core::Shape& shape = problem.attention.shape;
+  const auto rows = static_cast<std::size_t>(schedule.num_slots * row.tile_q_rows);
+  const auto columns = static_cast<std::size_t>(PadHeadDim(shape.head_dim_v));
+  WorkspaceLayout layout;
+  BlockLayout blocks;
+  layout.arrivals =
+      blocks.Take(static_cast<std::size_t>(schedule.num_arrivals) * sizeof(std::uint32_t));
+  layout.partial_o = blocks.Take(rows * columns * sizeof(float));
+  layout.partial_states = blocks.Take(rows * 2 * sizeof(float));
+  if (problem.rotary.present()) {
+    layout.rotated_q = blocks.Take(
+        static_cast<std::size_t>(shape.total_q_rows * shape.num_q_heads * shape.head_dim) *
+        core::DTypeBytes(problem.attention.dtype()));
+  }
+  layout.num_bytes = blocks.num_bytes();
+  return layout;
+}
+
+RowAccess AccessOfDecode(const DecodeProblem& problem) {
+  const core::ForwardProblem& attention = problem.attention;
+  return AccessOf({&attention.q, &problem.k.rows, &problem.v.rows, &attention.o},
+                  attention.shape.head_dim, attention.shape.head_dim_v);
+}
+
+LaunchShape ShapeOf(const KernelKey& key, std::int64_t num_ctas) {
+  const DecodeShape shape = DecodeShapeOf(key.traits);
+  return {num_ctas, DecodeThreads(shape),
+          static_cast<std::size_t>(DecodeSharedMemoryOf(shape).total_bytes)};
+}
+
+std::int64_t NumAppendedRows(const DecodeProblem& problem) {
+  const core::Shape& shape = problem.attention.shape;
+  if (!problem.appends()) return 0;
+  const std::int64_t rows_of_token =
+      2 * shape.num_kv_heads + (problem.rotary.present() ? shape.num_q_heads : 0);
+  return shape.batch * shape.max_q_len * rows_of_token;
+}
+
+LaunchShape AppendShapeOf(const DecodeProblem& problem) {
+  return {std::max<std::int64_t>(
+              1, device::CeilDiv<std::int64_t>(NumAppendedRows(problem), kAppendWarps)),
+          kAppendWarps * 32, 0};
+}
+
+KvCacheArg CacheArgOf(const core::KvCacheView& view) {
+  return {RowsArgOf(view.rows), static_cast<float*>(view.scales.data),
+          RowsArgOf(view.scales).strides, view.scale_group_stride_elems,
+          static_cast<i32>(view.num_groups)};
+}
+
+CacheLengthsArg CacheLengthsArgOf(const DecodeProblem& problem) {
+  return {IndexArgOf(problem.lengths),
+          IndexArgOf(problem.batch_index),
+          IndexArgOf(problem.leftpad),
+          problem.capacity_rows,
+          problem.num_cache_rows,
+          problem.appends() ? static_cast<i32>(problem.attention.shape.max_q_len) : 0};
+}
+
+RotaryArg RotaryArgOf(const core::RotaryRule& rotary) {
+  if (!rotary.present()) return {};
+  return {rotary.cos.data,
+          rotary.sin.data,
+          rotary.cos.row_stride_elems,
+          rotary.sin.row_stride_elems,
+          rotary.pair_stride_elems[0],
+          rotary.pair_stride_elems[1],
+          rotary.num_rows,
+          static_cast<i32>(rotary.num_pairs),
+          rotary.layout == HEED_ROTARY_HALF_SPLIT,
+          rotary.cos.dtype == core::DType::kF32};
+}
+
+// Dense [batch, token, head, dim].
+RowsArg RotatedQArg(const core::Shape& shape, char* data) {
+  const std::int64_t row_elems = shape.num_q_heads * shape.head_dim;
+  return {data, {shape.max_q_len * row_elems, row_elems, shape.head_dim}};
+}
+
+struct DecodeCall {
+  DecodeArgs attend = {};
+  DecodeAppendArgs append = {};
+};
+
+DecodeCall CallOf(const DecodeProblem& problem, const Plan& plan, char* block,
+                  ErrorCounters* errors) {
+  const Schedule schedule = ScheduleOf(problem, *plan.row, plan.num_tasks);
+  const WorkspaceLayout layout = LayoutOf(problem, *plan.row, schedule);
+  const core::ForwardProblem& attention = problem.attention;
+  DecodeCall call;
+  DecodeArgs& attend = call.attend;
+  attend.problem = ProblemArgOf(attention, errors);
+  attend.q = RowsArgOf(attention.q);
+  if (problem.rotary.present()) {
+    attend.q = RotatedQArg(attention.shape, block + layout.rotated_q);
+  }
+  attend.o = RowsArgOf(attention.o);
+  attend.lse = LseArgOf(attention.lse);
+  attend.k = CacheArgOf(problem.k);
+  attend.v = CacheArgOf(problem.v);
+  attend.lengths = CacheLengthsArgOf(problem);
+  attend.schedule = schedule.arg;
+  attend.partials = {reinterpret_cast<float*>(block + layout.partial_o),
+                     reinterpret_cast<float*>(block + layout.partial_states),
+                     reinterpret_cast<u32*>(block + layout.arrivals), 0};
+  DecodeAppendArgs& append = call.append;
+  append.problem = attend.problem;
+  if (problem.appends()) {
+    append.k_new = RowsArgOf(problem.k_new);
+    append.v_new = RowsArgOf(problem.v_new);
+  }
+  append.k = attend.k;
+  append.v = attend.v;
+  append.lengths = attend.lengths;
+  append.rotary = RotaryArgOf(problem.rotary);
+  append.q = RowsArgOf(attention.q);
+  append.rotated_q = attend.q;
+  append.arrivals = attend.partials.arrivals;
+  append.num_arrivals = schedule.num_arrivals;
+  return call;
+}
+
+}  // namespace
+
+std::size_t DecodeSharedBytesOf(const KernelRow& row, std::int64_t head_dim,
+                                std::int64_t head_dim_v) {
+  const KernelTraits traits = TileTraitsOf(row, head_dim, head_dim_v);
+  return static_cast<std::size_t>(DecodeSharedMemoryOf(DecodeShapeOf(traits)).total_bytes);
+}
+
+namespace {
+
+CacheFormat FormatOf(heed_kv_format_t format) {
+  switch (format) {
+    case HEED_KV_INT8:
+      return CacheFormat::kInt8;
+    case HEED_KV_FP8_E4M3:
+      return CacheFormat::kFp8E4m3;
+    case HEED_KV_INT4:
+      return CacheFormat::kInt4;
+    default:
+      return CacheFormat::kPlain;
+  }
+}
+
+bool HasFormat(const core::KvCacheView& cache) {
+  return cache.layout == HEED_KV_LAYOUT_ROWS && FormatOf(cache.format) != CacheFormat::kPlain;
+}
+
+bool FitsUnits(const core::KvCacheView& cache) {
+  constexpr std::int64_t kMostGroups = 8;
+  const std::int64_t groups = cache.num_groups;
+  const int unit = DecodeUnitElems(FormatOf(cache.format));
+  return groups <= kMostGroups && (groups & (groups - 1)) == 0 &&
+         cache.head_dim % (groups * unit) == 0;
+}
+
+const char* WhyNotQuantised(const KernelRow& row, const DecodeProblem& problem) {
+  if (!HasFormat(problem.k)) return "takes plain, int8, fp8-e4m3 and int4 rows";
+  if (row.cuda.kv_groups == 1) return "takes no quantised cache";
+  if (!FitsUnits(problem.k) || !FitsUnits(problem.v)) {
+    return "takes 1, 2, 4 or 8 scales of a quantised row, each for a multiple of 32 elements, 64 "
+           "of int4";
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const char* WhyNotDecode(const KernelRow& row, const DecodeProblem& problem) {
+  const core::ScoreRule& score = problem.attention.score;
+  if (problem.k.format != HEED_KV_PLAIN) {
+    const char* why = WhyNotQuantised(row, problem);
+    if (why != nullptr) return why;
+  }
+  if (score.bias.present()) return "takes no bias";
+  if (score.mask.present()) return "takes no mask";
+  if (score.dropout.active()) return "takes no dropout";
+  return nullptr;
+}
+
+namespace {
+
+int Log2Of(std::int64_t power_of_two) {
+  return __builtin_ctzll(static_cast<unsigned long long>(power_of_two));
+}
+
+// Quantised rows are shorter, so that more of them fit into the memory of the plain ones.
+void SetFormat(const DecodeProblem& problem, KernelTraits* traits) {
+  const int most_bytes = DecodeSharedMemoryOf(DecodeShapeOf(*traits)).total_bytes;
+  DecodeVariant variant = DecodeDecodeVariant(traits->variant);
+  variant.format = FormatOf(problem.k.format);
+  variant.key_groups_log2 = Log2Of(problem.k.num_groups);
+  variant.value_groups_log2 = Log2Of(problem.v.num_groups);
+  traits->variant = EncodeDecodeVariant(variant);
+  constexpr int kMostStages = 8;
+  traits->num_stages = kMostStages;
+  while (traits->num_stages > 2 &&
+         DecodeSharedMemoryOf(DecodeShapeOf(*traits)).total_bytes > most_bytes) {
+    --traits->num_stages;
+  }
+}
+
+}  // namespace
+
+KernelKey DecodeKeyOf(const KernelRow& row, const DecodeProblem& problem) {
+  const core::ScoreRule& score = problem.attention.score;
+  KernelKey key;
+  key.entry = KernelEntry::kDecode;
+  key.family = FamilyOf(row);
+  key.traits =
+      TileTraitsOf(row, problem.attention.shape.head_dim, problem.attention.shape.head_dim_v);
+  key.traits.row_access = static_cast<int>(AccessOfDecode(problem));
+  key.traits.softcap = score.softcap > 0.0;
+  key.traits.alibi = score.alibi_slopes.present();
+  key.traits.paged = problem.attention.block_table.present();
+  if (problem.k.format != HEED_KV_PLAIN) SetFormat(problem, &key.traits);
+  return key;
+}
+
+KernelKey DecodeAppendKeyOf(const DecodeProblem& problem) {
+  KernelKey key;
+  key.entry = KernelEntry::kDecodeAppend;
+  key.traits.element = static_cast<int>(ElementOfDType(problem.attention.dtype()));
+  key.traits.paged = problem.attention.block_table.present();
+  key.traits.variant = EncodeDecodeVariant({1, FormatOf(problem.k.format)});
+  return key;
+}
+
+Status PlanDecode(const DecodeProblem& problem, const core::CudaFacts& facts, Plan* plan) {
+  core::ForwardProblem sized = problem.attention;
+  sized.shape.max_kv_len = problem.capacity_rows;
+  HEED_RETURN_IF_ERROR(CheckSize(sized));
+  const KernelRow& row = *plan->row;
+  // One task of the plan is a CTA: the schedule gives each an equal share of all keys.
+  plan->num_tasks = std::max<std::int64_t>(1, facts.num_multiprocessors) *
+                    DecodeDecodeVariant(row.cuda.variant).ctas_per_sm;
+  const Schedule schedule = ScheduleOf(problem, row, plan->num_tasks);
+  plan->num_splits = std::max<std::int64_t>(1, schedule.arg.max_parts);
+  plan->workspace_bytes = LayoutOf(problem, row, schedule).num_bytes;
+  return NoteAccess(AccessOfDecode(problem), problem.attention.exec, plan);
+}
+
+namespace {
+
+// Counters for one captured call, whose replays follow one another. False when all are taken.
+bool TakeModuleArrivals(std::int64_t count, i64* first) {
+  static std::atomic<std::int64_t> num_taken{0};
+  std::int64_t taken = num_taken.load(std::memory_order_relaxed);
+  do {
+    if (count > kModuleArrivals - taken) return false;
+  } while (!num_taken.compare_exchange_weak(taken, taken + count, std::memory_order_relaxed));
+  *first = taken;
+  return true;
+}
+
+}  // namespace
+
+Status Decode(const DecodeProblem& problem, const Plan& plan, Action action) {
+  const core::Shape& shape = problem.attention.shape;
+  const KernelKey attend_key = DecodeKeyOf(*plan.row, problem);
+  const KernelKey append_key = DecodeAppendKeyOf(problem);
+  CallContext context;
+  HEED_RETURN_IF_ERROR(context.Enter(problem.attention.exec));
+  ErrorCounters* counters = nullptr;
+  ErrorCounters* counters_on_device = nullptr;
+  HEED_RETURN_IF_ERROR(context.device().Counters(context.driver(), &counters, &counters_on_device));
+  if (action == Action::kPrepare) {
+    HEED_RETURN_IF_ERROR(PrepareKernel(context, append_key, AppendShapeOf(problem)));
+    return PrepareKernel(context, attend_key, ShapeOf(attend_key, plan.num_tasks));
+  }
+  if (shape.total_q_rows == 0 || shape.num_q_heads == 0) return {};
+  DeviceWorkspace workspace(context);
+  HEED_RETURN_IF_ERROR(workspace.Acquire(problem.attention.exec, plan.workspace_bytes));
+  DecodeCall call = CallOf(problem, plan, workspace.data(), counters_on_device);
+  bool is_capturing = false;
+  HEED_RETURN_IF_ERROR(context.IsCapturing(&is_capturing));
+  if (!problem.appends() && is_capturing &&
+      TakeModuleArrivals(call.append.num_arrivals, &call.attend.partials.first)) {
+    call.attend.partials.arrivals = nullptr;
+  } else {
+    HEED_RETURN_IF_ERROR(LaunchKernel(context, append_key, AppendShapeOf(problem), &call.append));
+  }
+  return LaunchKernel(context, attend_key, ShapeOf(attend_key, plan.num_tasks), &call.attend);
+}
+
+const char* WhyNotQuantizeKv(const core::QuantizeKvProblem& problem) {
+  if (!HasFormat(problem.target)) return "takes int8, fp8-e4m3 and int4 rows";
+  if (problem.target.format == HEED_KV_INT4 &&
+      problem.target.head_dim / problem.target.num_groups % 2 != 0) {
+    return "takes an even number of int4 elements for a scale";
+  }
+  return nullptr;
+}
+
+Status QuantizeKv(const core::QuantizeKvProblem& problem, const Plan&, Action action) {
+  KernelKey key;
+  key.entry = KernelEntry::kQuantizeKv;
+  key.traits.element = static_cast<int>(ElementOfDType(problem.source.dtype));
+  key.traits.variant = EncodeDecodeVariant({1, FormatOf(problem.target.format)});
+  QuantizeKvArgs args = {};
+  args.source = RowsArgOf(problem.source);
+  args.target = CacheArgOf(problem.target);
+  args.batch = problem.batch;
+  args.num_slots = problem.num_slots;
+  args.num_heads = problem.num_kv_heads;
+  args.head_dim = static_cast<i32>(problem.target.head_dim);
+  const std::int64_t num_rows = problem.batch * problem.num_slots * problem.num_kv_heads;
+  const LaunchShape shape = {device::CeilDiv<std::int64_t>(num_rows, kAppendWarps),
+                             kAppendWarps * 32, 0};
+  CallContext context;
+  HEED_RETURN_IF_ERROR(context.Enter(problem.exec));
+  if (action == Action::kPrepare) return PrepareKernel(context, key, shape);
+  return LaunchKernel(context, key, shape, &args);
+}
+
+}  // namespace heed::cuda

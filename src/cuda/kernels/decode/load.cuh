@@ -1,0 +1,215 @@
+// Rows of K and V of a block of keys into the rings of a team, by asynchronous copies. Rows that no
+// query of the tile may see become 0, and so do columns past the head dim.
+#ifndef HEED_CUDA_KERNELS_DECODE_LOAD_CUH_
+#define HEED_CUDA_KERNELS_DECODE_LOAD_CUH_
+
+#include "cuda/kernels/decode/config.cuh"
+#include "cuda/kernels/decode/work.cuh"
+#include "cuda/kernels/tile/load.cuh"
+
+namespace heed::cuda {
+
+// Where the rows of one KV head of a sequence are.
+struct CacheRows {
+  const u8* k;  // of the head; contiguous caches: of the sequence too
+  const u8* v;
+  i64 k_row_bytes, v_row_bytes;
+  i64 k_page_bytes, v_page_bytes;
+  i32 batch;
+  i32 kv_head;
+  i32 cache_row;
+};
+
+template <class C>
+__device__ __forceinline__ CacheRows MakeCacheRows(const DecodeArgs& args, const Piece& piece,
+                                                   i32 kv_head) {
+  constexpr i64 kBytes = C::kIsQuantised ? 1 : C::Element::kBytes;
+  const i64 page = C::Traits::kPaged ? 0 : piece.keys.cache_row;
+  const device::RowStrides& k = args.k.rows.strides;
+  const device::RowStrides& v = args.v.rows.strides;
+  CacheRows rows;
+  rows.k = static_cast<const u8*>(args.k.rows.data) +
+           device::RowOffsetElems(k, page, 0, kv_head) * kBytes;
+  rows.v = static_cast<const u8*>(args.v.rows.data) +
+           device::RowOffsetElems(v, page, 0, kv_head) * kBytes;
+  rows.k_row_bytes = k.row_elems * kBytes;
+  rows.v_row_bytes = v.row_elems * kBytes;
+  rows.k_page_bytes = k.batch_elems * kBytes;
+  rows.v_page_bytes = v.batch_elems * kBytes;
+  rows.batch = piece.batch;
+  rows.kv_head = kv_head;
+  rows.cache_row = static_cast<i32>(page);
+  return rows;
+}
+
+// 8 elements that are not known to be aligned.
+template <class Element>
+__device__ __forceinline__ void CopyChunkByElement(u32 address, const u8* row, int first,
+                                                   i32 head_dim, bool is_valid) {
+  const auto* source = reinterpret_cast<const typename Element::Storage*>(row);
+  u32 words[4] = {};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const u32 bits = is_valid && first + i < head_dim ? source[first + i] : 0u;
+    words[i / 2] |= bits << (16 * (i % 2));
+  }
+  ptx::StoreShared16(address, words);
+}
+
+// 16 bytes that are not known to be aligned.
+__device__ __forceinline__ void CopyChunkByByte(u32 address, const u8* row, int first,
+                                                i32 row_bytes, bool is_valid) {
+  u32 words[4] = {};
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    const u32 bits = is_valid && first + i < row_bytes ? row[first + i] : 0u;
+    words[i / 4] |= bits << (8 * (i % 4));
+  }
+  ptx::StoreShared16(address, words);
+}
+
+// The block of keys that a team loads next: entries of the block table are read one block ahead.
+template <class C>
+class BlockLoader {
+ public:
+  using Traits = typename C::Traits;
+  // Rows that this thread's lanes look up for their warp, where that pays.
+  static constexpr bool kSharesLookups =
+      Traits::kPaged && 32 % C::kKeyChunks == 0 && C::kKeyChunks == C::kValueChunks;
+
+  __device__ __forceinline__ BlockLoader(const DecodeArgs& args, const CacheRows& rows,
+                                         device::KeyRange keys, int team, int thread)
+      : args_(args),
+        rows_(rows),
+        begin_(static_cast<i32>(keys.begin)),
+        end_(static_cast<i32>(keys.end)),
+        first_row_(team * C::kTeamKeys),
+        thread_(thread) {}
+
+  // Reads what Load of this block needs to know first.
+  __device__ __forceinline__ void LookAhead(i32 block) {
+    if constexpr (kSharesLookups) {
+      const i32 key = LookupKey(block);
+      entry_ = IsVisible(key) ? TableEntryOfKey(args_.problem.paging, rows_.batch, key) : 0;
+    }
+  }
+
+  __device__ __forceinline__ void Load(u32 stage_address, i32 block) const {
+    const i32 first_key = block * Traits::kTileKv + first_row_;
+    KeyPlace place{0, 0};
+    if constexpr (kSharesLookups) {
+      const i32 key = LookupKey(block);
+      if (IsVisible(key)) {
+        place = PlaceOfKey(args_.problem.paging, entry_, key, args_.problem.errors);
+      }
+    }
+    LoadRows<C::kKeyChunks, typename C::KeyTile>(stage_address, rows_.k, rows_.k_row_bytes,
+                                                 rows_.k_page_bytes, args_.problem.head_dim,
+                                                 first_key, place);
+    LoadRows<C::kValueChunks, typename C::ValueTile>(stage_address + C::kShared.k_bytes, rows_.v,
+                                                     rows_.v_row_bytes, rows_.v_page_bytes,
+                                                     args_.problem.head_dim_v, first_key, place);
+    if constexpr (C::kIsQuantised) {
+      const u32 scales = stage_address + C::kShared.k_bytes + C::kShared.v_bytes;
+      LoadScales<C::kKeyGroups>(scales, args_.k, first_key);
+      LoadScales<C::kValueGroups>(scales + C::kTeamKeys * C::kKeyGroups * 4, args_.v, first_key);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ bool IsVisible(i32 key) const { return key >= begin_ && key < end_; }
+
+  // Lane j looks up row j % kRowsPerPass of pass j / kRowsPerPass.
+  __device__ __forceinline__ i32 LookupKey(i32 block) const {
+    constexpr int kRowsPerPass = 32 / C::kKeyChunks;
+    constexpr int kRowStep = C::kTeamThreads / C::kKeyChunks;
+    const int lane = thread_ % 32;
+    return block * Traits::kTileKv + first_row_ + lane / kRowsPerPass * kRowStep +
+           thread_ / 32 * kRowsPerPass + lane % kRowsPerPass;
+  }
+
+  template <int kChunks, class Tile>
+  __device__ __forceinline__ void LoadRows(u32 tile_address, const u8* data, i64 row_bytes,
+                                           i64 page_bytes, i32 head_dim, i32 first_key,
+                                           KeyPlace place) const {
+    constexpr int kCopies = C::kTeamKeys * kChunks;
+    constexpr int kPasses = (kCopies + C::kTeamThreads - 1) / C::kTeamThreads;
+#pragma unroll
+    for (int pass = 0; pass < kPasses; ++pass) {
+      const int copy = pass * C::kTeamThreads + thread_;
+      const int row = copy / kChunks;
+      const int chunk = copy % kChunks;
+      if (kCopies % C::kTeamThreads != 0 && copy >= kCopies) break;
+      const i32 key = first_key + row;
+      bool is_valid = IsVisible(key);
+      i64 offset = 0;
+      if constexpr (kSharesLookups) {
+        constexpr int kRowsPerPass = 32 / kChunks;
+        const int source = pass * kRowsPerPass + thread_ % 32 / kChunks;
+        const i32 page = __shfl_sync(0xFFFFFFFFu, place.page, source);
+        const i32 slot = __shfl_sync(0xFFFFFFFFu, place.slot, source);
+        is_valid = is_valid && page >= 0;
+        offset = page * page_bytes + slot * row_bytes;
+      } else if constexpr (Traits::kPaged) {
+        if (is_valid) {
+          const PagingArg& paging = args_.problem.paging;
+          const KeyPlace own = PlaceOfKey(paging, TableEntryOfKey(paging, rows_.batch, key), key,
+                                          args_.problem.errors);
+          is_valid = own.page >= 0;
+          offset = own.page * page_bytes + own.slot * row_bytes;
+        }
+      } else {
+        offset = key * row_bytes;
+      }
+      const u8* source = is_valid ? data + offset : data;
+      const u32 address = tile_address + Tile::ChunkOffset(row, chunk);
+      const i32 row_bytes = DecodeRowBytes(C::kFormat, head_dim);
+      if constexpr (Traits::kRowAccess == 0) {
+        const bool is_copied = is_valid && chunk * 16 < row_bytes;
+        ptx::CopyAsync16(address, source + (is_copied ? chunk * 16 : 0), is_copied ? 16u : 0u);
+      } else if constexpr (C::kIsQuantised) {
+        CopyChunkByByte(address, source, chunk * 16, row_bytes, is_valid);
+      } else {
+        CopyChunkByElement<typename C::Element>(address, source, chunk * 8, head_dim, is_valid);
+      }
+    }
+  }
+
+  // [key][group] of the head; 0 for rows that nobody may see.
+  template <int kGroups>
+  __device__ __forceinline__ void LoadScales(u32 address, const KvCacheArg& cache,
+                                             i32 first_key) const {
+#pragma unroll
+    for (int at = thread_; at < C::kTeamKeys * kGroups; at += C::kTeamThreads) {
+      const i32 key = first_key + at / kGroups;
+      bool is_valid = IsVisible(key);
+      KeyPlace place{rows_.cache_row, key};
+      if constexpr (Traits::kPaged) {
+        if (is_valid) {
+          const PagingArg& paging = args_.problem.paging;
+          place = PlaceOfKey(paging, TableEntryOfKey(paging, rows_.batch, key), key,
+                             args_.problem.errors);
+          is_valid = place.page >= 0;
+        }
+      }
+      const float* source = cache.scales;
+      if (is_valid) {
+        source +=
+            device::RowOffsetElems(cache.scale_strides, place.page, place.slot, rows_.kv_head) +
+            at % kGroups * cache.scale_group_stride_elems;
+      }
+      LoadWord(address + at * 4, source, is_valid);
+    }
+  }
+
+  const DecodeArgs& args_;
+  const CacheRows& rows_;
+  const i32 begin_, end_;  // keys that some query of the tile may see
+  const int first_row_;    // of the team, within a block
+  const int thread_;       // of the team
+  i32 entry_ = 0;
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_KERNELS_DECODE_LOAD_CUH_

@@ -1,0 +1,140 @@
+// Payload of quantised caches as fp16 fragments. The products run over d in any order as long as
+// both operands agree, so a lane takes what one 32-bit load gives it:
+//
+//   int8, fp8: 32 bytes are 2 blocks of 16 elements. Of keys, lane t of a row has elements
+//     16 block + 4 t .. + 3. Of values, lane g has columns 32 unit + 4 g + j for tile 4 unit + j.
+//   int4: 32 bytes are 64 elements, 4 blocks. Of keys, lane t has elements 32 half + 8 t + i, in
+//     pairs (i, i + 4). Of values, lane g has columns 64 unit + 8 g + j for tile 8 unit + j.
+//
+// Each is exact in fp16 up to kUnit, which joins the scale.
+#ifndef HEED_CUDA_KERNELS_DECODE_PAYLOAD_CUH_
+#define HEED_CUDA_KERNELS_DECODE_PAYLOAD_CUH_
+
+#include "cuda/kernels/decode/config.cuh"
+#include "cuda/kernels/ptx/half.cuh"
+
+namespace heed::cuda {
+
+template <CacheFormat kFormat>
+struct Payload;
+
+template <>
+struct Payload<CacheFormat::kInt8> {
+  static constexpr float kUnit = 1.0f;
+  static constexpr int kElemsPerWord = 4;
+  static constexpr int kPairs = 2;  // of elements in a word
+
+  // Pairs (0, 1) and (2, 3) of a word.
+  static __device__ __forceinline__ void Unpack(u32 (&pairs)[2], u32 word) {
+    word ^= 0x80808080u;  // 0 .. 255
+    pairs[0] = Shifted(__byte_perm(word, 0x64646464u, 0x4140));
+    pairs[1] = Shifted(__byte_perm(word, 0x64646464u, 0x4342));
+  }
+  // Element j of both words, side by side, for every j.
+  static __device__ __forceinline__ void UnpackTwo(u32 (&pairs)[4], u32 low, u32 high) {
+    const u32 x01 = __byte_perm(low, high, 0x5140) ^ 0x80808080u;
+    const u32 x23 = __byte_perm(low, high, 0x7362) ^ 0x80808080u;
+    pairs[0] = Shifted(__byte_perm(x01, 0x64646464u, 0x4140));
+    pairs[1] = Shifted(__byte_perm(x01, 0x64646464u, 0x4342));
+    pairs[2] = Shifted(__byte_perm(x23, 0x64646464u, 0x4140));
+    pairs[3] = Shifted(__byte_perm(x23, 0x64646464u, 0x4342));
+  }
+
+ private:
+  // 1024 + 128 + x to x.
+  static __device__ __forceinline__ u32 Shifted(u32 pair) {
+    return ptx::SubF16x2(pair, 0x64806480u);
+  }
+};
+
+template <>
+struct Payload<CacheFormat::kFp8E4m3> {
+#if __CUDA_ARCH__ >= 890
+  static constexpr float kUnit = 1.0f;
+#else
+  static constexpr float kUnit = 256.0f;
+#endif
+  static constexpr int kElemsPerWord = 4;
+  static constexpr int kPairs = 2;
+
+  static __device__ __forceinline__ void Unpack(u32 (&pairs)[2], u32 word) {
+    pairs[0] = Widened(__byte_perm(word, 0u, 0x1404));
+    pairs[1] = Widened(__byte_perm(word, 0u, 0x3424));
+  }
+  static __device__ __forceinline__ void UnpackTwo(u32 (&pairs)[4], u32 low, u32 high) {
+    const u32 x01 = __byte_perm(low, high, 0x5140);
+    const u32 x23 = __byte_perm(low, high, 0x7362);
+    pairs[0] = Widened(__byte_perm(x01, 0u, 0x1404));
+    pairs[1] = Widened(__byte_perm(x01, 0u, 0x3424));
+    pairs[2] = Widened(__byte_perm(x23, 0u, 0x1404));
+    pairs[3] = Widened(__byte_perm(x23, 0u, 0x3424));
+  }
+
+ private:
+#if __CUDA_ARCH__ >= 890
+  static __device__ __forceinline__ u32 Widened(u32 pair) {
+    return ptx::F16x2OfE4m3x2(__byte_perm(pair, 0u, 0x4431));
+  }
+#else
+  // The byte in the upper half of each fp16 to the number over 2^8: the exponents' biases differ by
+  // 8, and e4m3 has a bit less of exponent. NaN, all ones, stays NaN.
+  static __device__ __forceinline__ u32 Widened(u32 pair) {
+    const u32 bits = (pair & 0x80008000u) | ((pair & 0x7F007F00u) >> 1);
+    // All ones is a magnitude of 0x3F80; adding 0x0080 carries into bit 14 for it alone.
+    const u32 nan = ((bits & 0x3F803F80u) + 0x00800080u) & 0x40004000u;
+    return bits | nan | nan >> 1 | nan >> 2 | nan >> 3 | nan >> 4 | nan >> 5;
+  }
+#endif
+};
+
+template <>
+struct Payload<CacheFormat::kInt4> {
+  static constexpr float kUnit = 1.0f;
+  static constexpr int kElemsPerWord = 8;
+  static constexpr int kPairs = 4;
+
+  // Pairs (i, i + 4) of a word.
+  static __device__ __forceinline__ void Unpack(u32 (&pairs)[4], u32 word) {
+    word ^= 0x88888888u;  // 0 .. 15
+#pragma unroll
+    for (int i = 0; i < 4; ++i) pairs[i] = Nibbles(word >> (4 * i));
+  }
+  static __device__ __forceinline__ void UnpackTwo(u32 (&pairs)[8], u32 low, u32 high) {
+    const u32 first = __byte_perm(low, high, 0x5410) ^ 0x88888888u;
+    const u32 second = __byte_perm(low, high, 0x7632) ^ 0x88888888u;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      pairs[i] = Nibbles(first >> (4 * i));
+      pairs[4 + i] = Nibbles(second >> (4 * i));
+    }
+  }
+
+ private:
+  // 1024 + 8 + x to x.
+  static __device__ __forceinline__ u32 Nibbles(u32 word) {
+    return ptx::SubF16x2((word & 0x000F000Fu) | 0x64006400u, 0x64086408u);
+  }
+};
+
+// Element of a row that lane t of a quad has at place i (0..3: a0 or a2, low or high) of block
+// `block` of 16.
+template <CacheFormat kFormat>
+__device__ __forceinline__ constexpr int QueryElement(int block, int t, int part, int i) {
+  if (kFormat == CacheFormat::kPlain) return 16 * block + 8 * part + 2 * t + i;
+  if (kFormat == CacheFormat::kInt4) {
+    return 32 * (block / 2) + 8 * t + 2 * (block % 2) + part + 4 * i;
+  }
+  return 16 * block + 4 * t + 2 * part + i;
+}
+
+// Where column d of O is in the order of the accumulators, 8 tile + column.
+template <CacheFormat kFormat>
+__device__ __forceinline__ constexpr int PositionOfColumn(int d) {
+  if (kFormat == CacheFormat::kPlain) return d;
+  if (kFormat == CacheFormat::kInt4) return d / 64 * 64 + d % 8 * 8 + d % 64 / 8;
+  return d / 32 * 32 + d % 4 * 8 + d % 32 / 4;
+}
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_KERNELS_DECODE_PAYLOAD_CUH_

@@ -1,0 +1,215 @@
+// How the work of a decode call is dealt out. A task is (sequence, KV head, tile of query rows),
+// in this order; its keys are cut into blocks, counted from key 0. All blocks of all tasks form one
+// line, of which every CTA takes an equal contiguous run: at most the end of one task, whole tasks,
+// and the beginning of another. What a CTA does of one task is a piece. Nothing on the host depends
+// on the lengths, so that one captured graph serves growing sequences.
+//
+// With max_parts > 0 pieces are parts of a task instead, cut by its own number of blocks alone; the
+// CTA on whose run a part begins takes it. Results then do not depend on the batch or the GPU.
+#ifndef HEED_CUDA_KERNELS_DECODE_WORK_CUH_
+#define HEED_CUDA_KERNELS_DECODE_WORK_CUH_
+
+#include "cuda/kernels/decode/keys.cuh"
+
+namespace heed::cuda {
+
+// One piece, and how the partial results of its task are found.
+struct Piece {
+  bool is_valid = false;
+  i32 batch = 0;
+  i32 head_tile = 0;  // kv head * row tiles + row tile
+  SequenceKeys keys;
+  i32 first_block = 0;  // counted from key 0
+  i32 num_blocks = 0;
+  i32 index = 0;  // among num_pieces
+  i32 num_pieces = 1;
+  i64 arrival = 0;  // of the task, in DecodePartialsArg::arrivals
+  i64 base_slot = 0;
+  bool is_run = false;  // slots of CTAs, two each, rather than of parts
+
+  // Slot of piece `at` of this task. The first piece of a task is the last of its CTA.
+  __device__ __forceinline__ i64 Slot(i32 at) const {
+    return is_run ? base_slot + 2 * at + (at == 0 ? 1 : 0) : base_slot + at;
+  }
+};
+
+// a / b for a >= 0 and b > 0, in 32 bits where that holds both.
+__device__ __forceinline__ i64 Quotient(i64 a, i64 b) {
+  if ((a | b) >> 32 == 0) return static_cast<u32>(a) / static_cast<u32>(b);
+  return a / b;
+}
+
+template <int kBlockKeys>
+class Work {
+ public:
+  __device__ __forceinline__ explicit Work(const DecodeArgs& args)
+      : args_(args), tasks_per_sequence_(args.problem.num_kv_heads * args.schedule.num_row_tiles) {}
+
+  // The CTA's first piece. Every warp computes the same.
+  __device__ Piece First() {
+    const i64 total = ScanBatch(-1) * tasks_per_sequence_;
+    const DecodeScheduleArg& schedule = args_.schedule;
+    share_ = device::Max<i64>(schedule.min_blocks,
+                              Quotient(total + schedule.num_ctas - 1, schedule.num_ctas));
+    position_ = blockIdx.x * share_;
+    end_ = device::Min<i64>(position_ + share_, total);
+    if (position_ >= end_) return Piece{};
+    ScanBatch(Quotient(position_, tasks_per_sequence_));
+    OpenSequence();
+    const i64 in_sequence = position_ - sequence_begin_ * tasks_per_sequence_;
+    head_tile_ = static_cast<i32>(Quotient(in_sequence, num_blocks_));
+    block_ = static_cast<i32>(in_sequence - i64{head_tile_} * num_blocks_);
+    if (schedule.max_parts > 0) {
+      const i32 skipped = (part_blocks_ - block_ % part_blocks_) % part_blocks_;
+      Advance(device::Min(skipped, num_blocks_ - block_));
+    }
+    return Make();
+  }
+
+  __device__ Piece Next(const Piece& piece) {
+    Advance(piece.num_blocks);
+    return Make();
+  }
+
+ private:
+  // Sums blocks of one task over the batch. With wanted >= 0: sets batch_ to the sequence on whose
+  // blocks `wanted` falls, and sequence_begin_ to the blocks before it.
+  __device__ i64 ScanBatch(i64 wanted) {
+    constexpr int kPerLane = 4;
+    const int lane = threadIdx.x % 32;
+    const CacheLengthsArg& lengths = args_.lengths;
+    i64 sum = 0;
+#pragma unroll 1
+    for (i64 chunk = 0; chunk < args_.problem.batch; chunk += 32 * kPerLane) {
+      const i64 first = chunk + lane * kPerLane;
+      i32 length[kPerLane];
+#pragma unroll
+      for (int i = 0; i < kPerLane; ++i) {
+        length[i] = first + i < args_.problem.batch
+                        ? static_cast<i32>(EntryAt(lengths.cache_lengths, first + i))
+                        : 0;
+      }
+      i64 of_lane = 0;
+      i32 blocks[kPerLane];
+#pragma unroll
+      for (int i = 0; i < kPerLane; ++i) {
+        blocks[i] = 0;
+        if (first + i < args_.problem.batch) {
+          const SequenceKeys keys = KeysOfLength(lengths, first + i, length[i]);
+          if (wanted < 0 && blockIdx.x == 0 && threadIdx.x < 32 && keys.is_clamped) {
+            atomicAdd_system(&args_.problem.errors->num_bad_lengths, 1u);
+          }
+          blocks[i] = BlocksOf(keys).count;
+        }
+        of_lane += blocks[i];
+      }
+      i64 inclusive = of_lane;
+#pragma unroll
+      for (int step = 1; step < 32; step *= 2) {
+        const i64 other = __shfl_up_sync(0xFFFFFFFFu, inclusive, step);
+        if (lane >= step) inclusive += other;
+      }
+      const i64 end = sum + __shfl_sync(0xFFFFFFFFu, inclusive, 31);
+      if (wanted >= 0 && wanted < end) {
+        const u32 ballot = __ballot_sync(0xFFFFFFFFu, wanted < sum + inclusive);
+        const int owner = __ffs(ballot) - 1;
+        i64 begin = sum + inclusive - of_lane;
+        i32 batch = static_cast<i32>(first);
+#pragma unroll
+        for (int i = 0; i < kPerLane - 1; ++i) {
+          if (batch == first + i && wanted >= begin + blocks[i]) {
+            begin += blocks[i];
+            ++batch;
+          }
+        }
+        sequence_begin_ = __shfl_sync(0xFFFFFFFFu, begin, owner);
+        batch_ = __shfl_sync(0xFFFFFFFFu, batch, owner);
+        return end;
+      }
+      sum = end;
+    }
+    return sum;
+  }
+
+  struct Blocks {
+    i32 first;
+    i32 count;
+  };
+
+  // Blocks of every task of a sequence; at least one, so that each writes its rows.
+  __device__ __forceinline__ Blocks BlocksOf(const SequenceKeys& keys) const {
+    const device::KeyRange range =
+        KeysOfTokens(args_, keys, 0, args_.problem.lengths.max_q_len - 1);
+    const i32 first = static_cast<i32>(range.begin) / kBlockKeys;
+    const i32 end = (static_cast<i32>(range.end) + kBlockKeys - 1) / kBlockKeys;
+    return Blocks{first, device::Max(1, end - first)};
+  }
+
+  __device__ __forceinline__ void OpenSequence() {
+    keys_ = KeysOfSequence(args_.lengths, batch_);
+    const Blocks blocks = BlocksOf(keys_);
+    first_block_ = blocks.first;
+    num_blocks_ = blocks.count;
+    if (args_.schedule.max_parts > 0) {
+      part_blocks_ = device::Max(args_.schedule.min_part_blocks,
+                                 device::CeilDiv(num_blocks_, args_.schedule.max_parts));
+    }
+  }
+
+  __device__ __forceinline__ void Advance(i32 num_blocks) {
+    position_ += num_blocks;
+    block_ += num_blocks;
+    if (block_ < num_blocks_) return;
+    block_ = 0;
+    if (++head_tile_ < tasks_per_sequence_) return;
+    head_tile_ = 0;
+    sequence_begin_ += num_blocks_;
+    ++batch_;
+    if (position_ < end_) OpenSequence();
+  }
+
+  __device__ Piece Make() const {
+    Piece piece;
+    if (position_ >= end_) return piece;
+    piece.is_valid = true;
+    piece.batch = batch_;
+    piece.head_tile = head_tile_;
+    piece.keys = keys_;
+    piece.first_block = first_block_ + block_;
+    const i64 task = i64{batch_} * tasks_per_sequence_ + head_tile_;
+    if (args_.schedule.max_parts > 0) {
+      piece.num_blocks = device::Min(part_blocks_, num_blocks_ - block_);
+      piece.index = block_ / part_blocks_;
+      piece.num_pieces = device::CeilDiv(num_blocks_, part_blocks_);
+      piece.arrival = task;
+      piece.base_slot = task * args_.schedule.max_parts;
+      return piece;
+    }
+    piece.num_blocks = static_cast<i32>(device::Min<i64>(end_ - position_, num_blocks_ - block_));
+    piece.is_run = true;
+    if (piece.num_blocks == num_blocks_) return piece;
+    const i64 task_begin = position_ - block_;
+    const i64 first_cta = Quotient(task_begin, share_);
+    const i64 last_cta = Quotient(task_begin + num_blocks_ - 1, share_);
+    piece.index = static_cast<i32>(blockIdx.x - first_cta);
+    piece.num_pieces = static_cast<i32>(last_cta - first_cta + 1);
+    piece.arrival = first_cta;  // no other task that is cut begins on its run
+    piece.base_slot = 2 * first_cta;
+    return piece;
+  }
+
+  const DecodeArgs& args_;
+  const i32 tasks_per_sequence_;
+  i64 share_ = 0;
+  i64 position_ = 0, end_ = 0;  // on the line
+  i64 sequence_begin_ = 0;      // blocks of one task over the sequences before batch_
+  i32 batch_ = 0;
+  i32 head_tile_ = 0;
+  i32 block_ = 0;  // within the task
+  i32 first_block_ = 0, num_blocks_ = 1, part_blocks_ = 1;
+  SequenceKeys keys_;
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_KERNELS_DECODE_WORK_CUH_

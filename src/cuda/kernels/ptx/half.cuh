@@ -1,0 +1,31 @@
+// Packed fp16 arithmetic and conversion. PTX ISA "sub", "cvt".
+#ifndef HEED_CUDA_KERNELS_PTX_HALF_CUH_
+#define HEED_CUDA_KERNELS_PTX_HALF_CUH_
+
+#include "device/prelude.h"
+
+namespace heed::cuda::ptx {
+
+using device::u32;
+
+// sm_53. Both halves.
+__device__ __forceinline__ u32 SubF16x2(u32 a, u32 b) {
+  u32 difference;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
+  return difference;
+}
+
+#if __CUDA_ARCH__ >= 890
+// sm_89. Bits 0-7 become the lower half, bits 8-15 the upper one; exact.
+__device__ __forceinline__ u32 F16x2OfE4m3x2(u32 pair) {
+  u32 wide;
+  asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, low; }"
+      : "=r"(wide)
+      : "r"(pair));
+  return wide;
+}
+#endif
+
+}  // namespace heed::cuda::ptx
+
+#endif  // HEED_CUDA_KERNELS_PTX_HALF_CUH_

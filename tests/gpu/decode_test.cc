@@ -1,0 +1,362 @@
+// Every CUDA decode row that this GPU runs, on generated problems, against the oracle; replayed
+// graphs; block tables and lengths that make no sense.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "conformance/tally.h"
+// In this order: the constants of owned_tensor.h have the names of enumerators.
+// clang-format off
+#include "gpu/cuda_rows.h"
+#include "gpu/options.h"
+#include "decode/decode_instance.h"
+#include "gpu/decode_call.h"
+// clang-format on
+
+namespace heed::test {
+namespace {
+
+constexpr heed_device_t kGpu = {HEED_DEVICE_CUDA, 0};
+
+// What rows of CUDA take of a case: 16-bit queries, no bias, mask or dropout, no interleaved caches
+// and none of llama.cpp's formats, and quantised rows in units of 32 bytes.
+DecodeCase CudaCase(std::uint64_t index) {
+  DecodeCase c = GenerateDecodeCase(index);
+  if (c.element == Element::kF32) c.element = index % 2 == 0 ? Element::kF16 : Element::kBF16;
+  if (c.format >= HEED_KV_Q8_0)
+    c.format = c.format == HEED_KV_Q8_0 ? HEED_KV_FP8_E4M3 : HEED_KV_INT4;
+  c.layout = HEED_KV_LAYOUT_ROWS;
+  if (c.IsQuantised()) {
+    const std::int64_t unit = c.format == HEED_KV_INT4 ? 64 : 32;
+    for (const auto& [dim, groups] :
+         {std::pair{&c.head_dim, &c.k_groups}, std::pair{&c.head_dim_v, &c.v_groups}}) {
+      *dim = (*dim + unit - 1) / unit * unit;
+      while (*dim % (*groups * unit) != 0) *groups /= 2;
+    }
+  }
+  c.has_bias = c.has_mask = false;
+  c.dropout = 0.0;
+  return c;
+}
+
+std::string WhyCannotRun(const KernelRow& row) {
+  DecodeCase smallest;
+  smallest.lengths = {1};
+  smallest.element = row.Takes(Element::kF16) ? Element::kF16 : Element::kBF16;
+  DecodeInstance instance(smallest);
+  const std::string id(row.id);
+  DeviceDecodeCall call(instance.args);
+  call.exec().kernel = id.c_str();
+  heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
+  return heed_plan(HEED_OP_DECODE, call.args(), &plan) == HEED_OK ? "" : heed_last_error();
+}
+
+std::vector<KernelRow> RunnableRows(const std::string& id_part) {
+  std::vector<KernelRow> rows;
+  for (const KernelRow& row : CudaRows()) {
+    if (row.op != "Decode" || row.id.find(id_part) == std::string_view::npos) continue;
+    const std::string why = WhyCannotRun(row);
+    if (why.empty()) {
+      rows.push_back(row);
+    } else {
+      std::printf("NOT RUN  %s: %s\n", std::string(row.id).c_str(), why.c_str());
+    }
+  }
+  return rows;
+}
+
+struct Results {
+  std::vector<double> o, lse;
+  std::vector<std::uint64_t> cache;
+};
+
+Results Collect(DecodeInstance& instance) {
+  const DecodeCase& c = instance.decode_case();
+  Results results;
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    for (std::int64_t token = 0; token < c.new_tokens; ++token) {
+      for (std::int64_t head = 0; head < c.num_q_heads(); ++head) {
+        results.lse.push_back(instance.Lse(b, token, head));
+        for (std::int64_t d = 0; d < c.head_dim_v; ++d) {
+          results.o.push_back(instance.Output(b, token, head, d));
+        }
+      }
+    }
+  }
+  results.cache = instance.CacheBytes();
+  return results;
+}
+
+// Largest |got - wanted| / bound; infinity where only one is NaN or infinite. Infinities must
+// agree.
+double WorstRatio(const std::vector<double>& got, const std::vector<double>& wanted, double bound) {
+  double worst = 0.0;
+  for (std::size_t n = 0; n < wanted.size(); ++n) {
+    if (got[n] == wanted[n]) continue;
+    const double ratio = std::abs(got[n] - wanted[n]) / bound;
+    worst = std::max(worst, std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity());
+  }
+  return worst;
+}
+
+// Empty when got agrees with the oracle.
+std::string Compare(const Results& got, const Results& wanted,
+                    const DecodeInstance::Bounds& bounds) {
+  const double o = WorstRatio(got.o, wanted.o, bounds.output);
+  const double lse = WorstRatio(got.lse, wanted.lse, bounds.lse);
+  std::string text;
+  if (o > 1.0) text += "o: error / bound " + std::to_string(o) + "; ";
+  if (lse > 1.0) text += "lse: error / bound " + std::to_string(lse) + "; ";
+  if (got.cache != wanted.cache) text += "the cache differs";
+  return text;
+}
+
+std::string RunOn(const KernelRow& row, DecodeInstance& instance, const Results& wanted,
+                  const DecodeInstance::Bounds& bounds) {
+  instance.Restore();
+  const std::string id(row.id);
+  DeviceDecodeCall call(instance.args);
+  call.exec().kernel = id.c_str();
+  if (instance.decode_case().index % 2 == 0 && call.MakeWorkspace() != HEED_OK) {
+    return heed_last_error();
+  }
+  if (heed_decode(call.args()) != HEED_OK) return heed_last_error();
+  const std::string damage = call.Finish();
+  if (!damage.empty()) return damage;
+  return Compare(Collect(instance), wanted, bounds);
+}
+
+bool Plans(const KernelRow& row, DecodeInstance& instance) {
+  const std::string id(row.id);
+  DeviceDecodeCall call(instance.args);
+  call.exec().kernel = id.c_str();
+  heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
+  return heed_plan(HEED_OP_DECODE, call.args(), &plan) != HEED_UNSUPPORTED;
+}
+
+void RunCase(const DecodeCase& decode_case, const std::vector<KernelRow>& rows,
+             std::size_t max_rows, Tally& tally) {
+  const std::string id = Describe(decode_case);
+  std::vector<KernelRow> takers =
+      Takers(rows, decode_case.element, std::max(decode_case.head_dim, decode_case.head_dim_v));
+  if (takers.empty()) return;
+  DecodeInstance instance(decode_case);
+  if (decode_case.IsQuantised()) {
+    std::erase_if(takers, [&](const KernelRow& row) { return !Plans(row, instance); });
+    if (takers.empty()) return tally.AddFailure(id + ": no row takes it");
+  }
+  SortByNeed(&takers, tally, decode_case.index);
+  if (instance.Run({.backend = HEED_BACKEND_REFERENCE}) != HEED_OK) {
+    return tally.AddFailure(id + ": the oracle: " + heed_last_error());
+  }
+  const Results wanted = Collect(instance);
+  const DecodeInstance::Bounds bounds = instance.ComputeBounds(DecodeRounding::kTensorCores);
+  for (std::size_t at = 0; at < std::min(max_rows, takers.size()); ++at) {
+    const std::string wrong = RunOn(takers[at], instance, wanted, bounds);
+    tally.AddCheck(takers[at].id, id, {});
+    if (!wrong.empty()) tally.AddFailure(std::string(takers[at].id) + ": " + id + ": " + wrong);
+  }
+}
+
+TEST(GpuDecode, GeneratedCases) {
+  const GpuOptions options = GpuOptions::Read();
+  const std::vector<KernelRow> rows = RunnableRows(options.kernel_part);
+  if (rows.empty() && !options.kernel_part.empty()) GTEST_SKIP() << "no row fits HEED_GPU_KERNEL";
+  ASSERT_FALSE(rows.empty());
+  Tally tally;
+  const char* one = std::getenv("HEED_DECODE_CASE");
+  if (one != nullptr) {
+    RunCase(CudaCase(std::strtoull(one, nullptr, 10)), rows, rows.size(), tally);
+    return tally.Report();
+  }
+  const std::uint64_t first = (options.seed - 1) * 1000000;
+  RunIndicesOnAllCores(options.num_cases, tally, [&](std::uint64_t index) {
+    RunCase(CudaCase(first + index), rows, 2, tally);
+  });
+  tally.Report();
+  ReportChecks(rows, tally, options.num_cases);
+}
+
+// Two sequences that grow by a token a replay, from an empty and a longer cache.
+TEST(GpuDecode, ReplayedGraphServesGrowingSequences) {
+  DecodeCase c;
+  c.element = Element::kBF16;
+  c.batch = 2;
+  c.num_kv_heads = 2;
+  c.group = 4;
+  c.slots = 2000;
+  c.lengths = {150, 1650};  // what the last replay finds
+  c.causal = HEED_CAUSAL_ON;
+  DecodeInstance instance(c);
+  DeviceDecodeCall call(instance.args);
+  const CudaStream stream = Cuda::Get().NewStream();
+  call.exec().stream = stream;
+  ASSERT_EQ(heed_prepare(HEED_OP_DECODE, call.args()), HEED_OK) << heed_last_error();
+  ASSERT_EQ(call.MakeWorkspace(), HEED_OK) << heed_last_error();
+  Cuda::Get().BeginCapture(stream);
+  EXPECT_EQ(heed_decode(call.args()), HEED_OK) << heed_last_error();
+  const CudaGraphExec graph = Cuda::Get().EndCapture(stream);
+  ASSERT_NE(graph, nullptr);
+  const auto lengths = reinterpret_cast<std::uint64_t>(call.args()->cache_lengths->data);
+  auto* host_lengths = static_cast<std::int32_t*>(instance.args.cache_lengths->data);
+  for (std::int32_t step = 0; step < 150; ++step) {
+    const std::int32_t grown[2] = {step, 1500 + step};
+    Cuda::Get().ToDevice(lengths, grown, sizeof(grown));
+    Cuda::Get().Replay(graph, stream);
+    Cuda::Get().Wait(stream);
+    if (step % 49 != 0) continue;
+    ASSERT_EQ(call.Finish(), "");
+    const Results got = Collect(instance);
+    // The cache that the replays left is the oracle's own input: the new rows are there already.
+    std::copy(std::begin(grown), std::end(grown), host_lengths);
+    instance.exec.backend = HEED_BACKEND_REFERENCE;
+    instance.exec.stream = nullptr;
+    ASSERT_EQ(heed_decode(&instance.args), HEED_OK) << heed_last_error();
+    EXPECT_EQ(Compare(got, Collect(instance), instance.ComputeBounds(DecodeRounding::kTensorCores)),
+              "")
+        << "step " << step;
+  }
+  Cuda::Get().Destroy(graph);
+  Cuda::Get().Destroy(stream);
+}
+
+heed_device_errors_t TakeErrors() {
+  heed_device_errors_t errors = HEED_DEVICE_ERRORS_INIT;
+  EXPECT_EQ(heed_check_device_errors(kGpu, &errors), HEED_OK);
+  return errors;
+}
+
+// Entries of a block table, or lengths, that the host never reads.
+void ExpectCounted(DecodeCase c, const heed_tensor_t* heed_decode_args_t::*lengths,
+                   std::int32_t value, std::int64_t heed_device_errors_t::*counter) {
+  SCOPED_TRACE(value);
+  c.element = Element::kF16;
+  DecodeInstance instance(c);
+  TakeErrors();
+  DeviceDecodeCall call(instance.args);
+  const heed_tensor_t* target =
+      lengths != nullptr ? call.args()->*lengths : call.args()->paging->block_table;
+  Cuda::Get().ToDevice(reinterpret_cast<std::uint64_t>(target->data), &value, sizeof(value));
+  ASSERT_EQ(heed_decode(call.args()), HEED_OK) << heed_last_error();
+  EXPECT_EQ(call.Finish(), "");
+  EXPECT_GT(TakeErrors().*counter, 0);
+}
+
+TEST(GpuDecode, EntriesOutOfRangeAreCountedAndHarmless) {
+  DecodeCase paged;
+  paged.lengths = {100};
+  paged.page_slots = 16;
+  for (const std::int32_t value : {-1, 1 << 20, std::numeric_limits<std::int32_t>::min(),
+                                   std::numeric_limits<std::int32_t>::max()}) {
+    ExpectCounted(paged, nullptr, value, &heed_device_errors_t::num_bad_block_entries);
+    if (value == 1 << 20 || value < 0) {
+      ExpectCounted(paged, &heed_decode_args_t::cache_lengths, value,
+                    &heed_device_errors_t::num_bad_lengths);
+    }
+  }
+  DecodeCase indexed;
+  indexed.lengths = {100};
+  indexed.slots = 128;
+  indexed.has_batch_index = true;
+  indexed.leftpad = {3};
+  for (const std::int32_t value : {-5, 1 << 30}) {
+    for (const auto member :
+         {&heed_decode_args_t::cache_lengths, &heed_decode_args_t::cache_batch_index,
+          &heed_decode_args_t::cache_leftpad}) {
+      ExpectCounted(indexed, member, value, &heed_device_errors_t::num_bad_lengths);
+    }
+  }
+}
+
+// With fixed_split a sequence alone and in a batch has the same bits.
+TEST(GpuDecode, FixedSplitDoesNotDependOnTheBatch) {
+  DecodeCase c;
+  c.element = Element::kBF16;
+  c.head_dim = c.head_dim_v = 128;
+  c.batch = 3;
+  c.num_kv_heads = 2;
+  c.group = 4;
+  c.slots = 4096;
+  c.lengths = {4000, 900, 3000};
+  c.appends = false;
+  c.fixed_split = true;
+  DecodeInstance instance(c);
+  const auto run = [&](std::int64_t batch) {
+    instance.Restore();
+    DeviceDecodeCall call(instance.args);
+    std::vector<heed_tensor_t> views;
+    for (const heed_tensor_t* tensor :
+         {call.args()->q, call.args()->o, call.args()->lse, call.args()->cache_lengths}) {
+      views.push_back(*tensor);
+    }
+    std::vector<std::vector<std::int64_t>> shapes;
+    for (heed_tensor_t& view : views) {
+      shapes.emplace_back(view.shape, view.shape + view.ndim);
+      shapes.back()[0] = batch;
+    }
+    for (std::size_t n = 0; n < views.size(); ++n) views[n].shape = shapes[n].data();
+    heed_decode_args_t args = *call.args();
+    args.q = &views[0];
+    args.o = &views[1];
+    args.lse = &views[2];
+    args.cache_lengths = &views[3];
+    EXPECT_EQ(heed_decode(&args), HEED_OK) << heed_last_error();
+    EXPECT_EQ(call.Finish(), "");
+    const Results results = Collect(instance);
+    return std::vector<double>(results.o.begin(), results.o.begin() + 8 * 128);
+  };
+  EXPECT_EQ(run(1), run(3));
+}
+
+// heed_quantize_kv writes the same bytes on both backends, of numbers of every magnitude.
+TEST(GpuDecode, QuantisesAsTheCpuDoes) {
+  for (const heed_kv_format_t format : {HEED_KV_INT8, HEED_KV_FP8_E4M3, HEED_KV_INT4}) {
+    for (const Element element : {Element::kF32, Element::kF16, Element::kBF16}) {
+      constexpr std::int64_t kDim = 72, kGroups = 3, kRows = 5 * 7 * 3;
+      OwnedTensor source(ElementToAbi(element), {5, 7, 3, kDim});
+      Random random(7, "rows to quantise");
+      for (std::int64_t i = 0; i < kRows * kDim; ++i) {
+        const double value =
+            random.Chance(0.1)
+                ? 0.0
+                : std::ldexp(random.Normal(), static_cast<int>(random.Below(12)) - 8);
+        StoreElement(
+            element,
+            source.data<std::uint8_t>() + static_cast<std::size_t>(i) * ElementBytes(element),
+            value);
+      }
+      OwnedTensor payload(kU8, {5, 7, 3, format == HEED_KV_INT4 ? kDim / 2 : kDim}, 0xFF);
+      OwnedTensor scales(kF32, {5, 7, 3, kGroups}, 0xFF);
+      heed_quantize_kv_args_t args = HEED_QUANTIZE_KV_ARGS_INIT;
+      args.format = format;
+      args.source = &source.abi;
+      args.payload = &payload.abi;
+      args.scales = &scales.abi;
+      ASSERT_EQ(heed_quantize_kv(&args), HEED_OK) << heed_last_error();
+      const std::vector<std::uint64_t> wanted[] = {payload.bytes(), scales.bytes()};
+      std::memset(payload.data<std::uint8_t>(), 0,
+                  static_cast<std::size_t>(payload.abi.shape[3] * kRows));
+      std::memset(scales.data<std::uint8_t>(), 0, static_cast<std::size_t>(kGroups * kRows) * 4);
+      const DeviceCopy on_device[] = {DeviceCopy(source.abi), DeviceCopy(payload.abi),
+                                      DeviceCopy(scales.abi)};
+      args.source = on_device[0].tensor();
+      args.payload = on_device[1].tensor();
+      args.scales = on_device[2].tensor();
+      ASSERT_EQ(heed_quantize_kv(&args), HEED_OK) << heed_last_error();
+      for (const DeviceCopy& copy : on_device) {
+        copy.CopyBack();
+        EXPECT_EQ(copy.DescribeDamage(), "");
+      }
+      EXPECT_EQ(payload.bytes(), wanted[0]) << format << " " << ElementName(element);
+      EXPECT_EQ(scales.bytes(), wanted[1]) << format << " " << ElementName(element);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heed::test
