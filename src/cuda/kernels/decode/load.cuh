@@ -142,26 +142,26 @@ class BlockLoader {
       if (kCopies % C::kTeamThreads != 0 && copy >= kCopies) break;
       const i32 key = first_key + row;
       bool is_valid = IsVisible(key);
-      i64 offset = 0;
+      i64 offset_bytes = 0;
       if constexpr (kSharesLookups) {
         constexpr int kRowsPerPass = 32 / kChunks;
         const int source = pass * kRowsPerPass + thread_ % 32 / kChunks;
         const i32 page = __shfl_sync(0xFFFFFFFFu, place.page, source);
         const i32 slot = __shfl_sync(0xFFFFFFFFu, place.slot, source);
         is_valid = is_valid && page >= 0;
-        offset = page * page_bytes + slot * row_bytes;
+        offset_bytes = page * page_bytes + slot * row_bytes;
       } else if constexpr (Traits::kPaged) {
         if (is_valid) {
           const PagingArg& paging = args_.problem.paging;
           const KeyPlace own = PlaceOfKey(paging, TableEntryOfKey(paging, rows_.batch, key), key,
                                           args_.problem.errors);
           is_valid = own.page >= 0;
-          offset = own.page * page_bytes + own.slot * row_bytes;
+          offset_bytes = own.page * page_bytes + own.slot * row_bytes;
         }
       } else {
-        offset = key * row_bytes;
+        offset_bytes = key * row_bytes;
       }
-      const u8* source = is_valid ? data + offset : data;
+      const u8* source = is_valid ? data + offset_bytes : data;
       const u32 address = tile_address + Tile::ChunkOffset(row, chunk);
       const i32 row_bytes = DecodeRowBytes(C::kFormat, head_dim);
       if constexpr (Traits::kRowAccess == 0) {
