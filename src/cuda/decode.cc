@@ -293,6 +293,10 @@ KernelKey DecodeKeyOf(const KernelRow& row, const DecodeProblem& problem) {
   return key;
 }
 
+std::size_t DecodeSharedBytesOfKey(const KernelKey& key) {
+  return static_cast<std::size_t>(DecodeSharedMemoryOf(DecodeShapeOf(key.traits)).total_bytes);
+}
+
 KernelKey DecodeAppendKeyOf(const DecodeProblem& problem) {
   KernelKey key;
   key.entry = KernelEntry::kDecodeAppend;

@@ -22,6 +22,7 @@ core::Status PlanDecode(const core::DecodeProblem& problem, const core::CudaFact
 
 // The kernels of a planned call.
 KernelKey DecodeKeyOf(const core::KernelRow& row, const core::DecodeProblem& problem);
+std::size_t DecodeSharedBytesOfKey(const KernelKey& key);
 KernelKey DecodeAppendKeyOf(const core::DecodeProblem& problem);
 
 }  // namespace heed::cuda
