@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the results tables of README.md from bench/results/<machine>/*.json.
 
-Those files are what `heed bench --json` and bench/compare_gpu.py wrote; every cell comes from
-them.
+Those files are what `heed bench --json`, bench/compare_gpu.py and bench/compare_cpu.py wrote; every
+cell comes from them.
 Usage: readme_tables.py [--check | --self-test]
   --check   changes nothing; fails when README.md is not what the files give
 """
@@ -69,8 +69,33 @@ def gpu_text(name, report):
     return "".join(lines)
 
 
+def cpu_text(name, report):
+    """One caption and one table for a file of bench/compare_cpu.py: a row per kind of problem, a
+    column per length, the time and how many times longer each peer takes."""
+    kinds, lengths = {}, sorted({case["length"] for case in report["cases"]})
+    for case in report["cases"]:
+        mask = "causal" if case["causal"] else "full"
+        kind = (f"{case['op']} {case['dtype']} {case['heads']}/{case['kv_heads']} heads "
+                f"D = {case['head_dim']} {mask}")
+        peers = ", ".join(f"{peer} {ratio:.2f}" for peer, ratio in case["ratio"].items()
+                          if peer != "heed")
+        kinds.setdefault(kind, {})[case["length"]] = (
+            f"{duration_text(case['seconds']['heed'])} ({peers})")
+    peers = ", ".join(f"{peer} {report[peer]}" for peer in ("torch", "onnxruntime", "numpy")
+                      if report[peer])
+    lines = [f"{report['cpu']}, {report['threads']} threads, heed at {report['commit']}; {peers}; "
+             f"time (times as long: peer) by length: [{name}](bench/results/{name})\n\n",
+             "| case |" + "".join(f" {length} |" for length in lengths) + "\n",
+             "|---|" + "---|" * len(lengths) + "\n"]
+    for kind, cells in kinds.items():
+        lines.append(f"| {kind} |" + "".join(f" {cells.get(n, '')} |" for n in lengths) + "\n")
+    return "".join(lines)
+
+
 def report_text(name, report):
     """One caption and one table for one file."""
+    if "cpu" in report:
+        return cpu_text(name, report)
     if "cases" in report:
         return gpu_text(name, report)
     lines = [f"{report['library']['cpu']['model']}, heed {report['heed']}: "
@@ -108,6 +133,14 @@ def self_test():
                                    "matmul_tflops": 687.0, "cases": [case]})
     if "| forward bfloat16 D = 64 full | 340 (1.20 x flash) |\n" not in gpu:
         print(f"self-test: unexpected GPU table:\n{gpu}", file=sys.stderr)
+        return 1
+    case |= {"heads": 8, "kv_heads": 2, "seconds": {"heed": 0.002, "torch": 0.003},
+             "ratio": {"heed": 1.0, "torch": 1.5}}
+    cpu = report_text("cpu.json", {"cpu": "Some CPU", "threads": 2, "commit": "abc",
+                                   "torch": "2.11", "onnxruntime": None, "numpy": "2.0",
+                                   "cases": [case]})
+    if "| forward bfloat16 8/2 heads D = 64 full | 2 ms (torch 1.50) |\n" not in cpu:
+        print(f"self-test: unexpected CPU table:\n{cpu}", file=sys.stderr)
         return 1
     expected = ("| f32 causal, 8/2 heads, L = 4096, D = 64, 2 threads | `some.row` | 12.5 ms | "
                 "0.123 | 87 % of FMA |\n")

@@ -1,0 +1,271 @@
+#!/usr/bin/env python3
+"""Attention on a CPU beside PyTorch, ONNX Runtime and attention written in NumPy.
+
+Every side gets the same numbers in the same memory ([B, H, S, D]; ONNX Runtime, which takes only
+[B, S, H D], a copy in that order) and the same number of threads. Outputs are compared before
+anything is timed. Rounds are interleaved, heed, peer, peer, heed, ..., and a ratio is the median
+over rounds of peer time over heed time. Peers that are not installed or lack the case are left out:
+ONNX Runtime's MultiHeadAttention runs fp32 with as many KV heads as query heads, NumPy the same and
+up to --numpy-limit keys, both forward only. Of a backward pass only the pass itself is timed.
+
+usage: compare_cpu.py [--threads N] [--rounds N] [--lengths 128,...] [--json FILE] ...
+"""
+
+import argparse
+import ctypes as c
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BATCH, HEADS = 1, 8
+# Largest difference to PyTorch, of the largest element.
+TOLERANCE = {"float32": 2e-5, "bfloat16": 3e-2}
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--lengths", default="128,512,1024,4096")
+    parser.add_argument("--head-dims", default="64,128")
+    parser.add_argument("--kv-heads", default="8,2")
+    parser.add_argument("--ops", default="forward,backward")
+    parser.add_argument("--dtypes", default="float32,bfloat16")
+    parser.add_argument("--slice-seconds", type=float, default=0.02)
+    parser.add_argument("--numpy-limit", type=int, default=4096)
+    parser.add_argument("--json")
+    return parser.parse_args()
+
+
+OPTIONS = parse_options()
+# Read by the BLAS of NumPy when it is loaded.
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = str(OPTIONS.threads)
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+
+sys.path.insert(0, str(ROOT / "python"))
+sys.path.insert(0, str(ROOT / "bench"))
+from compare_cpu_decode import Tensor, timed  # noqa: E402
+from heed import abi, library  # noqa: E402
+
+try:
+    import onnx
+    import onnxruntime
+except ImportError:
+    onnxruntime = None
+
+
+class Heed:
+    """heed_forward, and heed_backward of it, on tensors [B, H, S, D]."""
+
+    def __init__(self, q, k, v, causal):
+        self.keep = []
+        self.o = torch.empty_like(q)
+        self.lse = torch.empty(q.shape[:3], dtype=torch.float32)
+        self.score = abi.ScoreArgs(causal=int(causal))
+        self.exec = abi.ExecArgs(num_threads=OPTIONS.threads)
+        self.args = abi.ForwardArgs(q=self.rows(q), k=self.rows(k), v=self.rows(v),
+                                    o=self.rows(self.o), lse=self.bind(self.lse),
+                                    score=c.pointer(self.score), exec=c.pointer(self.exec))
+        self.kernel = self.use_workspace(abi.OP_FORWARD, self.args, self.exec)
+
+    def bind(self, tensor):
+        self.keep.append(Tensor(tensor))
+        return self.keep[-1].pointer()
+
+    def rows(self, tensor):
+        return self.bind(tensor.transpose(1, 2))
+
+    def use_workspace(self, op, args, exec_args):
+        plan = abi.PlanInfo()
+        library.check(library.load().heed_plan(op, c.byref(args), c.byref(plan)))
+        workspace = torch.empty(plan.workspace_bytes + 64, dtype=torch.uint8)
+        self.keep.append(workspace)
+        exec_args.workspace = (workspace.data_ptr() + 63) // 64 * 64
+        exec_args.workspace_bytes = plan.workspace_bytes
+        return plan.kernel_id.decode()
+
+    def forward(self):
+        library.check(library.load().heed_forward(c.byref(self.args)))
+        return [self.o]
+
+    def prepare_backward(self, q, k, v, d_o):
+        self.forward()
+        self.gradients = [torch.empty_like(t) for t in (q, k, v)]
+        dq, dk, dv = (self.rows(t) for t in self.gradients)
+        self.backward_exec = abi.ExecArgs(num_threads=OPTIONS.threads)
+        self.backward_args = abi.BackwardArgs(forward=c.pointer(self.args), d_o=self.rows(d_o),
+                                              dq=dq, dk=dk, dv=dv,
+                                              exec=c.pointer(self.backward_exec))
+        self.kernel = self.use_workspace(abi.OP_BACKWARD, self.backward_args, self.backward_exec)
+
+    def backward(self):
+        library.check(library.load().heed_backward(c.byref(self.backward_args)))
+        return self.gradients
+
+
+def sdpa(q, k, v, causal):
+    return torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1])
+
+
+def torch_backward(q, k, v, d_o, causal):
+    leaves = [t.detach().clone().requires_grad_() for t in (q, k, v)]
+    o = sdpa(*leaves, causal)
+    return lambda: list(torch.autograd.grad(o, leaves, d_o, retain_graph=True))
+
+
+def onnx_forward(q, k, v, causal):
+    """MultiHeadAttention of ONNX Runtime as a function that returns [B, H, S, D]."""
+    batch, heads, length, head_dim = q.shape
+    shape = [batch, length, heads * head_dim]
+    value = lambda name: onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+    node = onnx.helper.make_node("MultiHeadAttention", ["q", "k", "v"], ["o"],
+                                 domain="com.microsoft", num_heads=heads,
+                                 unidirectional=int(causal))
+    graph = onnx.helper.make_graph([node], "attention", [value(n) for n in "qkv"], [value("o")])
+    model = onnx.helper.make_model(graph, ir_version=10, opset_imports=[
+        onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.microsoft", 1)])
+    session_options = onnxruntime.SessionOptions()
+    session_options.intra_op_num_threads = OPTIONS.threads
+    session = onnxruntime.InferenceSession(model.SerializeToString(), session_options,
+                                           providers=["CPUExecutionProvider"])
+    feeds = {name: t.transpose(1, 2).reshape(shape).contiguous().numpy()
+             for name, t in zip("qkv", (q, k, v))}
+    run = lambda: session.run(None, feeds)[0]
+    as_heads = lambda o: torch.from_numpy(o).reshape(batch, length, heads, head_dim).transpose(1, 2)
+    return lambda: [as_heads(run())]
+
+
+def numpy_forward(q, k, v, causal):
+    q, k, v = (t.numpy() for t in (q, k, v))
+    scale = np.float32(q.shape[-1] ** -0.5)
+    hidden = np.triu(np.ones((q.shape[2], k.shape[2]), dtype=bool), 1) if causal else None
+
+    def run():
+        scores = np.matmul(q, np.swapaxes(k, -1, -2))
+        scores *= scale
+        if hidden is not None:
+            scores[..., hidden] = -np.inf
+        scores -= scores.max(axis=-1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(axis=-1, keepdims=True)
+        return [torch.from_numpy(np.matmul(scores, v))]
+    return run
+
+
+def calls_of(case):
+    """{name: call} of heed and of every peer that has the case, and heed's kernel."""
+    dtype = getattr(torch, case["dtype"])
+    generator = torch.Generator().manual_seed(1)
+    draw = lambda heads: torch.randn(BATCH, heads, case["length"], case["head_dim"],
+                                     generator=generator).to(dtype)
+    q, k, v, d_o = (draw(heads) for heads in (HEADS, case["kv_heads"], case["kv_heads"], HEADS))
+    causal, heed = case["causal"], Heed(q, k, v, case["causal"])
+    if case["op"] == "backward":
+        heed.prepare_backward(q, k, v, d_o)
+        return {"heed": heed.backward, "torch": torch_backward(q, k, v, d_o, causal)}, heed.kernel
+    calls = {"heed": heed.forward, "torch": lambda: [sdpa(q, k, v, causal)]}
+    if case["kv_heads"] == HEADS and dtype == torch.float32:
+        if onnxruntime is not None:
+            calls["onnxruntime"] = onnx_forward(q, k, v, causal)
+        if case["length"] <= OPTIONS.numpy_limit:
+            calls["numpy"] = numpy_forward(q, k, v, causal)
+    return calls, heed.kernel
+
+
+def difference(results, expected):
+    """Largest difference of the tensors, relative to the largest element of each."""
+    worst = 0.0
+    for one, other in zip(results, expected):
+        largest = other.float().abs().max().item()
+        off = (one.float() - other.float()).abs().max().item() / largest
+        worst = off if not off <= worst else worst
+    return worst
+
+
+def useful_flops(case):
+    pairs = case["length"] * (case["length"] + 1) // 2 if case["causal"] else case["length"] ** 2
+    per_pair = {"forward": 4, "backward": 10}[case["op"]] * case["head_dim"]
+    return float(BATCH * HEADS * pairs * per_pair)
+
+
+def measure(case):
+    calls, kernel = calls_of(case)
+    with torch.no_grad() if case["op"] == "forward" else torch.enable_grad():
+        expected = calls["torch"]()
+        off = {name: difference(call(), expected) for name, call in calls.items()}
+        repeats = {name: max(1, int(OPTIONS.slice_seconds / timed(call, 1)))
+                   for name, call in calls.items()}
+        times = {name: [] for name in calls}
+        for _ in range(OPTIONS.rounds):
+            for name, call in calls.items():
+                times[name].append(timed(call, repeats[name]))
+    ratio = {name: statistics.median(t / own for t, own in zip(times[name], times["heed"]))
+             for name in calls}
+    seconds = {name: statistics.median(samples) for name, samples in times.items()}
+    return {**case, "heads": HEADS, "kernel": kernel, "seconds": seconds, "ratio": ratio,
+            "tflops": {name: useful_flops(case) / s / 1e12 for name, s in seconds.items()},
+            "difference_to_torch": off}
+
+
+def cases():
+    numbers = lambda text: [int(part) for part in text.split(",")]
+    for op in OPTIONS.ops.split(","):
+        for dtype in OPTIONS.dtypes.split(","):
+            for kv_heads in numbers(OPTIONS.kv_heads):
+                for head_dim in numbers(OPTIONS.head_dims):
+                    for causal in (False, True):
+                        for length in numbers(OPTIONS.lengths):
+                            yield {"op": op, "dtype": dtype, "kv_heads": kv_heads,
+                                   "head_dim": head_dim, "causal": causal, "length": length}
+
+
+def cpu_model():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def commit():
+    try:
+        return subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"],
+                              capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def main():
+    torch.set_num_threads(OPTIONS.threads)
+    results, wrong = [], 0
+    for case in cases():
+        result = measure(case)
+        results.append(result)
+        peers = ", ".join(f"{name} {result['ratio'][name]:.2f}x" for name in result["ratio"]
+                          if name != "heed")
+        heed_off = result["difference_to_torch"]["heed"]
+        is_wrong = not heed_off <= TOLERANCE[case["dtype"]]
+        wrong += is_wrong
+        print(f"{case['op']:8} {case['dtype']:8} heads {HEADS}/{case['kv_heads']} "
+              f"D {case['head_dim']:3} {'causal' if case['causal'] else 'full  '} "
+              f"L {case['length']:5}: {1e3 * result['seconds']['heed']:9.3f} ms; {peers}; "
+              f"difference {heed_off:.1e}{' WRONG' if is_wrong else ''}", flush=True)
+    if OPTIONS.json:
+        report = {"cpu": cpu_model(), "commit": commit(), "threads": OPTIONS.threads,
+                  "rounds": OPTIONS.rounds, "torch": torch.__version__,
+                  "onnxruntime": onnxruntime.__version__ if onnxruntime else None,
+                  "numpy": np.__version__, "cases": results}
+        pathlib.Path(OPTIONS.json).write_text(json.dumps(report, indent=1) + "\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
