@@ -53,6 +53,8 @@ void PlanCpuBackward(const BackwardProblem& problem, const DeviceFacts& facts, P
 
 // Fewer tiles of 128 rows than multiprocessors: rows that spread one tile's keys over more warps
 // win. A result must not depend on the batch under fixed_split, so the size is not looked at then.
+// On Hopper rows tuned for no bound win below a causal one, too, once sequences are long: their
+// tiles have more query rows, of which the bound cuts off a part.
 CudaUse CudaUseOf(const ForwardProblem& problem, const CudaFacts& facts) {
   const Shape& shape = problem.shape;
   const bool is_bounded = problem.score.window.right >= 0;
@@ -66,7 +68,10 @@ CudaUse CudaUseOf(const ForwardProblem& problem, const CudaFacts& facts) {
       return CudaUse::kFewTasks;
     }
   }
-  return is_bounded ? CudaUse::kCausal : CudaUse::kFull;
+  constexpr std::int64_t kLongRows = 4096;
+  const bool is_long = facts.compute_capability == 90 && problem.score.window.left < 0 &&
+                       std::min(shape.max_q_len, shape.max_kv_len) >= kLongRows;
+  return is_bounded && !is_long ? CudaUse::kCausal : CudaUse::kFull;
 }
 
 RowRequest RequestOf(Op op, const ForwardProblem& problem, const DeviceFacts& facts) {

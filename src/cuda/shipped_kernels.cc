@@ -75,8 +75,11 @@ void AddFeatures(const FeatureSet& features, DType dtype, ForwardProblem* proble
   problem->exec.deterministic = features.deterministic;
 }
 
+constexpr std::int64_t kUsualRows = 512;
+
 // A dense problem at the row's head dim that has few or many query tiles.
-ForwardProblem ProblemFor(const KernelRow& row, const Bundle& bundle, std::int64_t num_heads) {
+ForwardProblem ProblemFor(const KernelRow& row, const Bundle& bundle, std::int64_t num_heads,
+                          std::int64_t num_rows = kUsualRows) {
   ForwardProblem problem;
   for (core::RowsView* view : {&problem.q, &problem.k, &problem.v, &problem.o}) {
     view->dtype = row.dtype;
@@ -87,10 +90,10 @@ ForwardProblem ProblemFor(const KernelRow& row, const Bundle& bundle, std::int64
   problem.shape = {.batch = 1,
                    .num_q_heads = num_heads,
                    .num_kv_heads = num_heads,
-                   .max_q_len = 512,
-                   .max_kv_len = 512,
-                   .total_q_rows = 512,
-                   .total_kv_rows = 512,
+                   .max_q_len = num_rows,
+                   .max_kv_len = num_rows,
+                   .total_q_rows = num_rows,
+                   .total_kv_rows = num_rows,
                    .head_dim = row.max_head_dim,
                    .head_dim_v = row.max_head_dim};
   problem.score.window.right = bundle.is_causal ? 0 : device::kUnlimited;
@@ -109,17 +112,23 @@ BackwardProblem BackwardProblemFor(const KernelRow& row, const Bundle& bundle,
   return problem;
 }
 
-constexpr std::int64_t kHeadCounts[] = {8, 4096};
+struct CallSize {
+  std::int64_t num_heads;
+  std::int64_t num_rows;
+};
+// Few and many tiles, and long sequences.
+constexpr CallSize kCallSizes[] = {{8, kUsualRows}, {4096, kUsualRows}, {8, 8 * kUsualRows}};
 
 // Whether the planner would choose the row for this kind of problem on this architecture.
 bool IsChosen(const KernelRow& row, const Bundle& bundle, const core::DeviceFacts& facts) {
   if (!HasKernels(bundle, row.op)) return false;
-  for (const std::int64_t num_heads : kHeadCounts) {
+  for (const auto& [num_heads, num_rows] : kCallSizes) {
     core::Plan plan;
-    if (bundle.features.split && num_heads != kHeadCounts[0]) continue;
+    const bool is_usual = num_heads == kCallSizes[0].num_heads && num_rows == kUsualRows;
+    if (bundle.features.split && !is_usual) continue;
     const core::Status planned =
         row.op == Op::kForward
-            ? core::PlanForward(ProblemFor(row, bundle, num_heads), facts, &plan, nullptr)
+            ? core::PlanForward(ProblemFor(row, bundle, num_heads, num_rows), facts, &plan, nullptr)
             : core::PlanBackward(BackwardProblemFor(row, bundle, num_heads), facts, &plan, nullptr);
     if (planned.ok() && plan.row == &row) return true;
   }

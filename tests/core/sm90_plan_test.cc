@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "cuda_gpus.h"
@@ -77,6 +78,19 @@ TEST(Sm90Plan, LeavesWideHeadsWithOddValuesToOtherRows) {
     }
   }
   EXPECT_TRUE(is_said);
+}
+
+TEST(Sm90Plan, TakesTallTilesOfNarrowHeadsWhereTheBoundHardlyShows) {
+  for (const auto& [causal, rows, row_id] :
+       {std::tuple{false, kRows, "cuda.sm90.forward.bf16.d64.q192k96"},
+        std::tuple{true, kRows, "cuda.sm90.forward.bf16.d64.q128k128"},
+        std::tuple{true, 2 * kRows, "cuda.sm90.forward.bf16.d64.q192k96"}}) {
+    ForwardProblem problem = CudaProblem(DType::kBF16, 64, rows);
+    if (causal) problem.score.window.right = 0;
+    Plan plan;
+    ASSERT_TRUE(PlanForward(problem, Hopper(), &plan, nullptr).ok());
+    EXPECT_STREQ(plan.row->id, row_id);
+  }
 }
 
 TEST(Sm90Plan, RunsOnCapability90Alone) {

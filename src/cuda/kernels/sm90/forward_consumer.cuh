@@ -163,7 +163,8 @@ class Consumer {
   __device__ __forceinline__ void LoadTerms(i32 n) {
     if constexpr (kTakesWideBias<C>) {
       if (IsBiasWide(n)) {
-        LoadWideBias<C>(wide_bias_, args_.problem.score, terms_, TermRowsOf(n));
+        LoadWideBias<C, 0, kBiasGroupsAhead<C>>(wide_bias_, args_.problem.score, terms_,
+                                                TermRowsOf(n));
       }
     }
   }
@@ -179,6 +180,8 @@ class Consumer {
     if constexpr (C::Traits::kBias != 0) {
       if constexpr (kTakesWideBias<C>) {
         if (IsBiasWide(n)) {
+          LoadWideBias<C, kBiasGroupsAhead<C>, WideBias<C>::kGroups>(wide_bias_, rule, terms_,
+                                                                     rows);
           AddWideBias<C>(s_, factor, wide_bias_);
           if (is_bounded) MaskScores(n);
         } else {
@@ -201,7 +204,8 @@ class Consumer {
   __device__ __forceinline__ void IssueOutput(const ProbBlock<C>& p, const ForwardTile& tile,
                                               i32 n) {
     ptx::BarrierWait(shared_.VFull(v_.index), v_.parity);
-    if constexpr (C::Traits::kVarlen) {
+    // Blocks end at the last key that the tile sees, so that only the first one may lie across.
+    if (C::Traits::kVarlen && (C::Traits::kWindow == 2 || n == 0)) {
       const i32 first_key = (tile.last_block - n) * C::kKeys;
       const VisibleColumns seen = SeenKeys(tile);
       if (first_key < seen.begin || first_key + C::kKeys > seen.end) ClearValues(seen, first_key);

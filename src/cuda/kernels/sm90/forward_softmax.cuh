@@ -148,12 +148,12 @@ __device__ __forceinline__ void MoveReferences(SoftmaxRows& rows, RowUnits& unit
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float factor = is_moving[half] ? units.factor[half] : 1.0f;
-    float highest = -device::kInfinity;
-    ForEachScore<C>(s, half, [&](float& score, int) {
+    float partial[2] = {-device::kInfinity, -device::kInfinity};  // two shorter chains
+    ForEachScore<C>(s, half, [&](float& score, int column) {
       score *= factor;
-      highest = fmaxf(highest, score);
+      partial[column % 2] = fmaxf(partial[column % 2], score);
     });
-    highest = QuadMax(highest);
+    const float highest = QuadMax(fmaxf(partial[0], partial[1]));
     if (is_moving[half]) {
       float moved = Limits::kHeadroomLog2 - highest;  // +inf without a visible key
       if constexpr (kBlock == BlockOfTile::kLater) {
@@ -216,6 +216,17 @@ __device__ __forceinline__ void WeighBlock(SoftmaxRows& rows, ScoreBlock<C>& s, 
   }
 }
 
+// Bits of SoftmaxRows::growing for rows whose sums were not safe. A row without a visible key so
+// far has no reference to outgrow.
+__device__ __forceinline__ u32 GrowingRows(const SoftmaxRows& rows, const bool (&is_unsafe)[2]) {
+  u32 growing = 0;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    if (is_unsafe[half] && rows.neg_ref[half] != device::kInfinity) growing |= 1u << half;
+  }
+  return __any_sync(0xFFFFFFFFu, growing != 0) ? growing | SoftmaxRows::kWarpGrows : 0;
+}
+
 // p and the rows' sums of one block. O is to be rescaled by the caller when rows.is_moved.
 template <class C, BlockOfTile kBlock>
 __device__ __forceinline__ void SoftmaxBlock(ProbBlock<C>& p, SoftmaxRows& rows, ScoreBlock<C>& s,
@@ -234,9 +245,7 @@ __device__ __forceinline__ void SoftmaxBlock(ProbBlock<C>& p, SoftmaxRows& rows,
     ExponentiateBlock<C>(p, sum, s, units, dropout);
     if (is_repeated || !NeedsRepeat<C, kBlock>(sum)) break;
     FindUnsafeRows<C, kBlock>(sum, is_moving);
-    if constexpr (!kIsFirst) {
-      rows.growing |= SoftmaxRows::kWarpGrows | (is_moving[0] ? 1u : 0u) | (is_moving[1] ? 2u : 0u);
-    }
+    if constexpr (!kIsFirst) rows.growing |= GrowingRows(rows, is_moving);
     is_repeated = moves_some = true;
   }
   rows.is_moved = !kIsFirst && moves_some;

@@ -54,12 +54,15 @@ __device__ __forceinline__ void ForEachScore(ScoreBlock<C>& s, int half, const F
 // Products to capped scores.
 template <class C>
 __device__ __forceinline__ void CapScores(ScoreBlock<C>& s, const device::SoftcapSeries& series) {
-  u32 highest_square = 0;  // bits of floats >= 0 are ordered as integers, NaN above all
+  // A sum of four squares is cheaper to compare than four. NaN is not small.
+  bool is_small = true;
 #pragma unroll
-  for (int i = 0; i < C::kScoreRegisters; ++i) {
-    highest_square = max(highest_square, __float_as_uint(s[i] * s[i]));
+  for (int i = 0; i < C::kScoreRegisters; i += 4) {
+    float squares = s[i] * s[i];
+#pragma unroll
+    for (int j = 1; j < 4; ++j) squares = fmaf(s[i + j], s[i + j], squares);
+    is_small &= squares <= series.limit;
   }
-  const bool is_small = series.limit > 0.0f && highest_square <= __float_as_uint(series.limit);
   if (__all_sync(0xFFFFFFFFu, is_small)) {
 #pragma unroll
     for (int i = 0; i < C::kScoreRegisters; ++i) {
@@ -147,8 +150,13 @@ struct WideBias {
 template <class C>
 inline constexpr bool kTakesWideBias = C::Traits::kBias == 2 && C::kKeys % 32 == 0;
 
-// Before the scores are there, so that memory is waited for together with them.
+// As many groups as there are registers for are asked for before the scores are there, so that
+// memory is waited for together with them.
 template <class C>
+inline constexpr int kBiasGroupsAhead = WideBias<C>::kGroups / 2;
+
+// Groups [kBegin, kEnd).
+template <class C, int kBegin, int kEnd>
 __device__ __forceinline__ void LoadWideBias(WideBias<C>& bias, const ScoreRuleArg& rule,
                                              const HeadTerms& terms, const TermRows& rows) {
   const i32 lane_key = rows.lane_key + 6 * static_cast<i32>(threadIdx.x % 4);  // of its 8 keys
@@ -158,7 +166,7 @@ __device__ __forceinline__ void LoadWideBias(WideBias<C>& bias, const ScoreRuleA
         terms.bias +
         device::ScoreOffsetElems(rule.bias.strides, 0, 0, rows.row[half], lane_key) * 2;
 #pragma unroll
-    for (int group = 0; group < WideBias<C>::kGroups; ++group) {
+    for (int group = kBegin; group < kEnd; ++group) {
       ptx::LoadGlobal16(bias.words[half][group], row + group * 64);
     }
   }
