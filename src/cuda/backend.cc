@@ -10,6 +10,7 @@
 #include "cuda/jit.h"
 #include "cuda/kernels/mma/forward_shape.h"
 #include "cuda/row_family.h"
+#include "cuda/sm90_backward.h"
 #include "cuda/sm90_forward.h"
 
 namespace heed::cuda {
@@ -47,6 +48,10 @@ const char* Objection(const core::KernelRow& row, const core::ForwardProblem& pr
   return FamilyOf(row) == kSm90Family ? WhyNotSm90Forward(row, problem) : nullptr;
 }
 
+const char* BackwardObjection(const core::KernelRow& row, const core::BackwardProblem& problem) {
+  return FamilyOf(row) == kSm90Family ? WhyNotSm90Backward(row, problem) : nullptr;
+}
+
 // HEED_CUDA_FAMILY=sm80 leaves the rows of one family, for tests and comparisons.
 Status ReadForcedFamily(std::int32_t* family) {
   const std::string name = core::os::Environment("HEED_CUDA_FAMILY");
@@ -66,6 +71,7 @@ Status ReadForcedFamily(std::int32_t* family) {
 core::CudaPlanner Planner() {
   core::CudaPlanner planner = {SharedBytes, ResidentSharedBytes, Objection, PlanForward,
                                PlanBackward};
+  planner.backward_objection = BackwardObjection;
   planner.decode_objection = WhyNotDecode;
   planner.quantize_kv_objection = WhyNotQuantizeKv;
   planner.plan_decode = PlanDecode;

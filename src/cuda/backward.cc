@@ -10,6 +10,7 @@
 #include "cuda/problem_args.h"
 #include "cuda/row_family.h"
 #include "cuda/size_limits.h"
+#include "cuda/sm90_backward.h"
 
 namespace heed::cuda {
 
@@ -40,7 +41,11 @@ std::int64_t NumKvTiles(const BackwardProblem& problem, const KernelRow& row) {
   return device::CeilDiv<std::int64_t>(problem.forward.shape.max_kv_len, row.tile_kv_rows);
 }
 
-std::int64_t NumRows(const BackwardProblem& problem) {
+bool IsSm90(const KernelRow& row) { return FamilyOf(row) == kSm90Family; }
+
+// Of one query head in the workspace.
+std::int64_t NumRows(const BackwardProblem& problem, const KernelRow& row) {
+  if (IsSm90(row)) return NumSm90BackwardRows(problem);
   const core::Shape& shape = problem.forward.shape;
   return problem.forward.q_packing == core::Packing::kPacked ? shape.total_q_rows
                                                              : shape.batch * shape.max_q_len;
@@ -74,10 +79,11 @@ WorkspaceLayout LayoutOf(const BackwardProblem& problem, const KernelRow& row) {
   const auto take = [&](std::int64_t words) {
     return blocks.Take(static_cast<std::size_t>(words) * sizeof(float));
   };
-  const std::int64_t head_rows = shape.num_q_heads * NumRows(problem);
+  const std::int64_t head_rows = shape.num_q_heads * NumRows(problem, row);
   layout.lse_log2 = take(head_rows);
   layout.delta = take(head_rows);
-  layout.dq_accum = take(head_rows * PadHeadDim(shape.head_dim));
+  layout.dq_accum =
+      take(head_rows * (IsSm90(row) ? Sm90BackwardColumns(row) : PadHeadDim(shape.head_dim)));
   if (problem.forward.exec.deterministic) {
     // One for every slice of the columns.
     const int num_slices = BackwardSlices(TileOf(TraitsOf(row, problem.forward)));
@@ -105,7 +111,7 @@ BackwardWorkspaceArg WorkspaceArgOf(const BackwardProblem& problem, const Kernel
   if (problem.d_bias.present()) {
     arg.d_bias_accum = reinterpret_cast<float*>(block + layout.d_bias_accum);
   }
-  arg.num_rows = NumRows(problem);
+  arg.num_rows = NumRows(problem, row);
   return arg;
 }
 
@@ -166,10 +172,14 @@ Launches LaunchesOf(const BackwardProblem& problem, const KernelRow& row) {
   launches.main = BackwardKeyOf(row, problem);
   launches.pre = BackwardRowsKeyOf(launches.main, KernelEntry::kBackwardPre);
   launches.post = BackwardRowsKeyOf(launches.main, KernelEntry::kBackwardPost);
-  const BackwardTile tile = TileOf(launches.main.traits);
-  launches.main_shape = {
-      BackwardGrid(tile, NumKvTiles(problem, row), shape.batch, shape.num_kv_heads),
-      BackwardThreads(tile), static_cast<std::size_t>(BackwardSharedBytes(tile))};
+  if (IsSm90(row)) {
+    launches.main_shape = Sm90BackwardShapeOf(row, problem);
+  } else {
+    const BackwardTile tile = TileOf(launches.main.traits);
+    launches.main_shape = {
+        BackwardGrid(tile, NumKvTiles(problem, row), shape.batch, shape.num_kv_heads),
+        BackwardThreads(tile), static_cast<std::size_t>(BackwardSharedBytes(tile))};
+  }
   launches.pre_shape = launches.post_shape = {
       BackwardRowsGrid(NumQTiles(problem, row), shape.batch, shape.num_q_heads),
       kBackwardRowsThreads, 0};
@@ -180,15 +190,17 @@ Launches LaunchesOf(const BackwardProblem& problem, const KernelRow& row) {
 
 std::size_t BackwardSharedBytesOf(const KernelRow& row, std::int64_t head_dim,
                                   std::int64_t head_dim_v) {
+  if (IsSm90(row)) return Sm90BackwardSharedBytesOf(row);
   return static_cast<std::size_t>(
       BackwardSharedBytes(TileOf(TileTraitsOf(row, head_dim, head_dim_v))));
 }
 
 KernelKey BackwardKeyOf(const KernelRow& row, const BackwardProblem& problem) {
   KernelKey key;
-  key.entry = KernelEntry::kBackward;
+  key.entry = IsSm90(row) ? KernelEntry::kBackwardSm90 : KernelEntry::kBackward;
   key.family = FamilyOf(row);
   key.traits = TraitsOf(row, problem.forward);
+  if (IsSm90(row)) key.traits.head_dim = key.traits.head_dim_v = Sm90BackwardColumns(row);
   key.traits.row_access = static_cast<int>(AccessOfBackward(problem));
   key.traits.deterministic = problem.forward.exec.deterministic;
   key.traits.d_bias = static_cast<int>(BiasElementOf(problem.d_bias));
@@ -235,7 +247,11 @@ Status Backward(const BackwardProblem& problem, const Plan& plan, Action action)
   HEED_RETURN_IF_ERROR(half_lse.Convert(context, HalfLse::Direction::kFromCaller,
                                         workspace.data() + LayoutOf(problem, *plan.row).wide_lse));
   HEED_RETURN_IF_ERROR(LaunchKernel(context, launches.pre, launches.pre_shape, &args));
-  HEED_RETURN_IF_ERROR(LaunchKernel(context, launches.main, launches.main_shape, &args));
+  if (IsSm90(*plan.row)) {
+    HEED_RETURN_IF_ERROR(LaunchSm90Backward(context, problem, *plan.row, launches.main, args));
+  } else {
+    HEED_RETURN_IF_ERROR(LaunchKernel(context, launches.main, launches.main_shape, &args));
+  }
   return LaunchKernel(context, launches.post, launches.post_shape, &args);
 }
 

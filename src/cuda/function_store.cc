@@ -31,6 +31,8 @@ EntryNames NamesOf(KernelEntry entry) {
       return {"cuda/kernels/mma/backward_pre.cu", "heed_backward_pre"};
     case KernelEntry::kBackward:
       return {"cuda/kernels/mma/backward.cu", "heed_backward"};
+    case KernelEntry::kBackwardSm90:
+      return {"cuda/kernels/sm90/backward.cu", "heed_backward_sm90"};
     case KernelEntry::kBackwardPost:
       return {"cuda/kernels/mma/backward_post.cu", "heed_backward_post"};
     case KernelEntry::kDecode:

@@ -13,6 +13,7 @@ enum class KernelEntry : int {
   kForwardSm90,
   kBackwardPre,
   kBackward,
+  kBackwardSm90,
   kBackwardPost,
   kDecode,
   kDecodeAppend,

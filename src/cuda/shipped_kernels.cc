@@ -105,9 +105,10 @@ BackwardProblem BackwardProblemFor(const KernelRow& row, const Bundle& bundle,
                                    std::int64_t num_heads) {
   BackwardProblem problem;
   problem.forward = ProblemFor(row, bundle, num_heads);
-  for (core::RowsView* view : {&problem.d_o, &problem.dq, &problem.dk, &problem.dv}) {
-    view->dtype = row.dtype;
-  }
+  problem.d_o = problem.forward.o;
+  problem.dq = problem.forward.q;
+  problem.dk = problem.forward.k;
+  problem.dv = problem.forward.v;
   if (bundle.features.d_bias) problem.d_bias.dtype = row.dtype;
   return problem;
 }

@@ -123,7 +123,7 @@ struct ForwardArgs {
 };
 
 // Rows of the backward workspace are counted over the whole call: row = batch * Sq + i, packed
-// cu_seqlens_q[batch] + i.
+// cu_seqlens_q[batch] + i. The Hopper kernel has them in blocks, see common/backward_blocks.h.
 struct BackwardWorkspaceArg {
   float* lse_log2;      // [Hq, num_rows] lse * log2(e); +inf for rows without a visible key
   float* delta;         // [Hq, num_rows] sum_d o * d_o - d_lse

@@ -4,6 +4,7 @@
 #define HEED_CUDA_KERNELS_COMMON_SEQUENCE_CUH_
 
 #include "cuda/kernels/common/args.h"
+#include "cuda/kernels/common/backward_blocks.h"
 
 namespace heed::cuda {
 
@@ -79,6 +80,16 @@ __device__ __forceinline__ Sequence SequenceAt(const LengthsArg& lengths, i64 ba
     s.kv_len = static_cast<i32>(kv_len);
     return s;
   }
+}
+
+// First block of the sequence where rows of the workspace are laid out in blocks.
+template <class Traits>
+__device__ __forceinline__ i64 FirstBlockOf(const LengthsArg& lengths, const Sequence& sequence,
+                                            i64 batch) {
+  if (Traits::kVarlen && lengths.cu_seqlens_q.data != nullptr) {
+    return FirstPackedBlock(sequence.q_begin, batch);
+  }
+  return FirstDenseBlock(lengths.max_q_len, batch);
 }
 
 // Call from one thread of one task per sequence.

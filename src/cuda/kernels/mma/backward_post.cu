@@ -20,6 +20,16 @@ using Storage = Element::Storage;
 constexpr int kThreads = kBackwardRowsThreads;
 constexpr int kBlockColumns = 16;
 constexpr int kBlocksPerRow = Traits::kHeadDim / kBlockColumns;
+// Sums as common/backward_blocks.h says.
+constexpr bool kHasBlocks = Traits::kVariant == kBackwardBlocks;
+static_assert(!kHasBlocks || (Traits::kTileQ == kBlockRows && Element::kBytes == 2));
+
+// Row of the workspace that query 0 has.
+__device__ __forceinline__ i64 FirstRowOf(const ProblemArg& problem, const Sequence& sequence,
+                                          i64 batch) {
+  if constexpr (!kHasBlocks) return sequence.workspace_row;
+  return FirstBlockOf<Traits>(problem.lengths, sequence, batch) * kBlockRows;
+}
 
 // One block of 16 columns of one row of dQ.
 template <class Out>
@@ -80,6 +90,54 @@ __device__ __forceinline__ void StoreTile(const BackwardArgs& args, const Sequen
   }
 }
 
+// A block of sums, through shared memory so that both sides move whole lines.
+__device__ __forceinline__ void StoreSumBlock(const BackwardArgs& args, const Sequence& sequence,
+                                              i64 batch, i32 head, i32 q_tile) {
+  constexpr int kColumns = Traits::kHeadDim;
+  constexpr int kPadElems = 8;  // spreads rows over the banks
+  __shared__ __align__(16) Storage rows[kBlockRows][kColumns + kPadElems];
+  const i32 first = q_tile * kBlockRows;
+  if (first >= sequence.q_slots) return;
+  const float scale = args.problem.score.scale;
+  const bool has_sums = first < sequence.q_len;
+  const i64 block_row =
+      head * args.workspace.num_rows + FirstRowOf(args.problem, sequence, batch) + first;
+  const auto* quads =
+      reinterpret_cast<const float4*>(args.workspace.dq_accum + block_row * kColumns);
+#pragma unroll
+  for (int quad = threadIdx.x; quad < kBlockRows * kColumns / 4; quad += kThreads) {
+    const BlockElement at = BlockElementOf(quad);
+    const float4 sums = has_sums ? quads[quad] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    *reinterpret_cast<u32*>(&rows[at.row][at.column]) =
+        Element::Pack(scale * sums.x, scale * sums.y);
+    *reinterpret_cast<u32*>(&rows[at.row + 8][at.column]) =
+        Element::Pack(scale * sums.z, scale * sums.w);
+  }
+  __syncthreads();
+  constexpr int kChunks = kColumns / 8;
+#pragma unroll
+  for (int at = threadIdx.x; at < kBlockRows * kChunks; at += kThreads) {
+    const i32 row = at / kChunks, column = at % kChunks * 8;
+    const i32 num_elems = args.problem.head_dim - column;
+    if (first + row >= sequence.q_slots || num_elems <= 0) continue;
+    uint4 chunk = *reinterpret_cast<const uint4*>(&rows[row][column]);
+    if (first + row >= sequence.q_len) chunk = make_uint4(0, 0, 0, 0);
+    auto* target = static_cast<Storage*>(args.dq.data) +
+                   device::RowOffsetElems(args.dq.strides, sequence.q_batch,
+                                          sequence.q_begin + first + row, head) +
+                   column;
+    if constexpr (Traits::kRowAccess == 0) {
+      *reinterpret_cast<uint4*>(target) = chunk;
+    } else {
+      const auto* elems = reinterpret_cast<const Storage*>(&chunk);
+#pragma unroll
+      for (int d = 0; d < 8; ++d) {
+        if (d < num_elems) target[d] = elems[d];
+      }
+    }
+  }
+}
+
 // All of d_bias by all CTAs together. The sums are compact in the order of d_bias_shape.
 __device__ __forceinline__ void StoreBiasGradient(const BackwardArgs& args) {
   const i64* shape = args.d_bias_shape;
@@ -112,7 +170,7 @@ __device__ __forceinline__ void StoreSinkGradient(const BackwardArgs& args, i32 
         sinks.data[batch * sinks.batch_stride_elems + head * sinks.head_stride_elems];
     if (sink_ln == -device::kInfinity) continue;
     const float sink_log2 = sink_ln * static_cast<float>(device::kLog2E);
-    const i64 first = head * args.workspace.num_rows + sequence.workspace_row;
+    const i64 first = head * args.workspace.num_rows + FirstRowOf(args.problem, sequence, batch);
     for (i32 row = threadIdx.x; row < sequence.q_len; row += kThreads) {
       const float lse_log2 = args.workspace.lse_log2[first + row];
       // +inf marks a row that sees no key: the sink has all of its probability.
@@ -143,7 +201,13 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const i32 q_tile = static_cast<i32>(task % args.num_q_tiles);
   const i64 rest = task / args.num_q_tiles;
   const i32 head = static_cast<i32>(rest % problem.num_q_heads);
-  StoreTile(args, SequenceAt<Traits>(problem.lengths, rest / problem.num_q_heads), head, q_tile);
+  const i64 batch = rest / problem.num_q_heads;
+  const Sequence sequence = SequenceAt<Traits>(problem.lengths, batch);
+  if constexpr (kHasBlocks) {
+    StoreSumBlock(args, sequence, batch, head, q_tile);
+  } else {
+    StoreTile(args, sequence, head, q_tile);
+  }
 }
 
 }  // namespace heed::cuda

@@ -21,6 +21,9 @@ constexpr int kThreads = kBackwardRowsThreads;
 constexpr int kLanesPerRow = 8;
 constexpr int kRowsPerPass = kThreads / kLanesPerRow;
 constexpr int kChunkElems = 16 / Element::kBytes;
+// Rows of the workspace as common/backward_blocks.h says.
+constexpr bool kHasBlocks = Traits::kVariant == kBackwardBlocks;
+static_assert(!kHasBlocks || Traits::kTileQ == kBlockRows);
 
 __device__ __forceinline__ const Storage* RowAt(const RowsArg& rows, i64 batch, i64 row, i64 head) {
   return static_cast<const Storage*>(rows.data) +
@@ -68,6 +71,13 @@ __device__ __forceinline__ float LoadLse(const LseArg& lse, const Sequence& sequ
                   (sequence.q_begin + row) * lse.row_stride_elems];
 }
 
+// Row of the workspace that query 0 has.
+__device__ __forceinline__ i64 FirstRowOf(const ProblemArg& problem, const Sequence& sequence,
+                                          i64 batch) {
+  if constexpr (!kHasBlocks) return sequence.workspace_row;
+  return FirstBlockOf<Traits>(problem.lengths, sequence, batch) * kBlockRows;
+}
+
 // Whether a row sees no key although its lse, that of its sink, is finite. The lanes of the row
 // share its keys. Axes along which the mask repeats are read once. All lanes of the warp must call.
 __device__ __forceinline__ bool HidesAllKeys(const ProblemArg& problem, const Sequence& sequence,
@@ -107,25 +117,45 @@ __device__ __forceinline__ void PrepareRow(const BackwardArgs& args, const Seque
   if constexpr (Traits::kSinks != 0) {
     has_sink_only = HidesAllKeys(args.problem, sequence, batch, head, row);
   }
-  if (!takes_part) return;
   const int lane = threadIdx.x % kLanesPerRow;
   const BackwardWorkspaceArg& workspace = args.workspace;
+  if (!takes_part) {
+    if (kHasBlocks && lane == 0) {  // fills the block up
+      const i64 at = head * workspace.num_rows + FirstRowOf(args.problem, sequence, batch) + row;
+      workspace.lse_log2[at] = device::kInfinity;
+      workspace.delta[at] = 0.0f;
+    }
+    return;
+  }
   if (lane == 0) {
     const float lse = LoadLse(args.lse, sequence, head, row);
     const bool is_empty = lse == -device::kInfinity;
     const float d_lse =
         args.d_lse.data == nullptr ? 0.0f : LoadLse(args.d_lse, sequence, head, row);
-    const i64 at = head * workspace.num_rows + sequence.workspace_row + row;
+    const i64 at = head * workspace.num_rows + FirstRowOf(args.problem, sequence, batch) + row;
     workspace.lse_log2[at] =
         is_empty || has_sink_only ? device::kInfinity : lse * static_cast<float>(device::kLog2E);
     workspace.delta[at] = is_empty ? 0.0f : has_sink_only ? -d_lse : dot - d_lse;
   }
+  if constexpr (kHasBlocks) return;  // ZeroBlock
   float* accum =
       workspace.dq_accum +
       ((sequence.workspace_row + row) * args.problem.num_q_heads + head) * i64{Traits::kHeadDim};
 #pragma unroll
   for (int d = 4 * lane; d < Traits::kHeadDim; d += 4 * kLanesPerRow) {
     *reinterpret_cast<float4*>(accum + d) = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  }
+}
+
+// The sums of dQ of the rows that begin at `row`, a multiple of kBlockRows.
+__device__ __forceinline__ void ZeroBlock(const BackwardArgs& args, i64 first_row, i32 head,
+                                          i32 row) {
+  constexpr int kQuads = kBlockRows * Traits::kHeadDim / 4;
+  const i64 at = head * args.workspace.num_rows + first_row + row;
+  auto* quads = reinterpret_cast<float4*>(args.workspace.dq_accum + at * Traits::kHeadDim);
+#pragma unroll
+  for (int quad = threadIdx.x; quad < kQuads; quad += kThreads) {
+    quads[quad] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   }
 }
 
@@ -178,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const i64 task = blockIdx.x;
   if (task >= problem.batch * problem.num_q_heads * args.num_q_tiles) return;
   if constexpr (Traits::kDeterministic != 0) {
-    constexpr int kSlices = Traits::kVariant % kBackwardDefers;
+    constexpr int kSlices = kHasBlocks ? 1 : Traits::kVariant % kBackwardDefers;
     if (threadIdx.x < kSlices) {
       args.workspace.dq_turn[task * kSlices + threadIdx.x] = 0;
     }
@@ -189,9 +219,20 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const i64 batch = rest / problem.num_q_heads;
   const Sequence sequence = SequenceAt<Traits>(problem.lengths, batch);
   if (q_tile == 0 && head == 0 && threadIdx.x == 0) ReportClamped(problem.errors, sequence);
-  const i32 end = device::Min((q_tile + 1) * Traits::kTileQ, sequence.q_len);
+  const i32 first = q_tile * Traits::kTileQ;
+  if (first >= sequence.q_len) return;
+  if constexpr (kHasBlocks) {
+    ZeroBlock(args, FirstRowOf(problem, sequence, batch), head, first);
+#pragma unroll
+    for (i32 pass = 0; pass < Traits::kTileQ; pass += kRowsPerPass) {
+      PrepareRow(args, sequence, batch, head,
+                 first + pass + static_cast<i32>(threadIdx.x) / kLanesPerRow);
+    }
+    return;
+  }
+  const i32 end = device::Min(first + Traits::kTileQ, sequence.q_len);
   // Lanes of a warp stay together for the sums.
-  for (i32 row = q_tile * Traits::kTileQ; row < end; row += kRowsPerPass) {
+  for (i32 row = first; row < end; row += kRowsPerPass) {
     const i32 own = row + static_cast<i32>(threadIdx.x) / kLanesPerRow;
     PrepareRow(args, sequence, batch, head, own < end ? own : sequence.q_len);
   }

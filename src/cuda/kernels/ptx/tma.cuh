@@ -13,7 +13,11 @@ using device::u32;
 using device::u64;
 
 // How long lines should stay in L2.
-enum class CachePolicy : u64 { kEvictFirst = 0x12F0000000000000, kEvictLast = 0x14F0000000000000 };
+enum class CachePolicy : u64 {
+  kEvictNormal = 0x1000000000000000,
+  kEvictFirst = 0x12F0000000000000,
+  kEvictLast = 0x14F0000000000000
+};
 
 struct Coordinates4 {
   i32 column, row, head, batch;

@@ -31,6 +31,13 @@ __device__ __forceinline__ void StoreMatrixX4(u32 address, const u32 (&r)[4]) {
                : "memory");
 }
 
+// The reverse of LoadMatrixX4Transposed.
+__device__ __forceinline__ void StoreMatrixX4Transposed(u32 address, const u32 (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+
 }  // namespace heed::cuda::ptx
 
 #endif  // HEED_CUDA_KERNELS_PTX_WARPGROUP_CUH_

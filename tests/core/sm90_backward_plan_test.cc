@@ -1,0 +1,90 @@
+// Which gradients the Hopper rows compute, and what the plan says about the others.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cuda/kernels/common/backward_blocks.h"
+#include "cuda_gpus.h"
+
+namespace heed::core {
+namespace {
+
+using test::CudaBackward;
+using test::Gpu;
+using test::Hopper;
+
+constexpr std::int64_t kRows = 2048;
+constexpr const char* kId = "cuda.sm90.backward.bf16.d128.q64k128";
+
+// The reason in explain against the D = 128 row; empty when it was chosen.
+std::string ReasonAgainst(const BackwardProblem& problem, const DeviceFacts& facts = Hopper()) {
+  Plan plan;
+  std::vector<Rejection> rejections;
+  EXPECT_TRUE(PlanBackward(problem, facts, &plan, &rejections).ok());
+  for (const Rejection& rejection : rejections) {
+    if (std::string(rejection.row->id) == kId) return rejection.reason;
+  }
+  EXPECT_EQ(std::string(plan.row->id), kId);
+  return "";
+}
+
+TEST(Sm90BackwardPlan, TakesHeadDimsAbove64) {
+  for (const std::int64_t head_dim : {72, 96, 104, 128}) {
+    EXPECT_EQ(ReasonAgainst(CudaBackward(DType::kBF16, head_dim, kRows)), "") << head_dim;
+  }
+  EXPECT_EQ(ReasonAgainst(CudaBackward(DType::kBF16, 64, kRows)), "is made for larger head dims");
+}
+
+TEST(Sm90BackwardPlan, TakesBoundsAndSinks) {
+  BackwardProblem problem = CudaBackward(DType::kBF16, 128, kRows);
+  problem.forward.score.window.right = 0;
+  EXPECT_EQ(ReasonAgainst(problem), "");
+  problem.forward.score.window.left = 100;
+  EXPECT_EQ(ReasonAgainst(problem), "");
+  problem.forward.score.scale = 0.0;
+  EXPECT_EQ(ReasonAgainst(problem), "");
+}
+
+TEST(Sm90BackwardPlan, KeepsWholeBlocksOfRows) {
+  BackwardProblem problem = CudaBackward(DType::kBF16, 128, 65);
+  Plan plan;
+  ASSERT_TRUE(PlanBackward(problem, Hopper(), &plan, nullptr).ok());
+  ASSERT_EQ(std::string(plan.row->id), kId);
+  const std::size_t rows = 2 * 16 * 2 * cuda::kBlockRows;
+  EXPECT_EQ(plan.workspace_bytes, rows * 4 + rows * 4 + rows * 128 * 4);
+  EXPECT_EQ(plan.num_tasks, 2 * 4 * 1);
+}
+
+TEST(Sm90BackwardPlan, SaysWhatItDoesNotTake) {
+  const std::string tma =
+      "TMA needs data pointers and strides of multiples of 16 bytes, and no zero strides";
+  struct Refusal {
+    std::function<void(BackwardProblem&)> change;
+    std::string reason;
+  };
+  const std::vector<Refusal> refusals = {
+      {[](auto& p) { p.forward.score.mask.dtype = DType::kBool; }, "does not read a mask"},
+      {[](auto& p) { p.forward.score.bias.dtype = DType::kF32; }, "does not read a bias"},
+      {[](auto& p) { p.forward.score.softcap = 5.0; }, "does not take a softcap"},
+      {[](auto& p) { p.forward.score.dropout.drop_threshold = 100; }, "does not drop out"},
+      {[](auto& p) { p.forward.exec.deterministic = true; }, "adds dQ in no fixed order"},
+      {[](auto& p) { p.forward.seqused_q.is_present = true; }, "does not take arrays of lengths"},
+      {[](auto& p) { p.d_o.row_stride_elems += 4; }, tma},
+      {[](auto& p) { p.dk.head_stride_elems += 4; }, tma},
+      {[](auto& p) { p.forward.v.head_stride_elems = 0; }, tma},
+      {[](auto& p) { p.forward.shape.batch = 0; }, "needs at least one query and one key"},
+      {[](auto& p) { p.forward.shape.max_kv_len = 0; }, "needs at least one query and one key"},
+  };
+  for (const Refusal& refusal : refusals) {
+    BackwardProblem problem = CudaBackward(DType::kBF16, 128, kRows);
+    refusal.change(problem);
+    EXPECT_EQ(ReasonAgainst(problem), refusal.reason);
+  }
+  const BackwardProblem good = CudaBackward(DType::kBF16, 128, kRows);
+  EXPECT_EQ(ReasonAgainst(good, Gpu(80, 108)), "needs sm_90, this GPU is sm_80");
+}
+
+}  // namespace
+}  // namespace heed::core
