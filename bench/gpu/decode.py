@@ -13,6 +13,9 @@ LARGE_BYTES = 512 << 20
 LEAST_OF_READ = 0.95  # of the bandwidth of a plain read, for large caches
 FASTER = 1 / 0.85  # short sequences: 0.85 of cuDNN's time
 PEERS = ["cudnn", "flash"]
+# Least ratio to the time of this library's bf16 cache; int4 with a scale for 64 elements.
+FORMATS = {"int8": 1.8, "fp8_e4m3": 1.8, "int4": 3.0}
+LEAST_OF_CONTIGUOUS = {1: 0.8, 16: 0.95}  # by slots of a page
 
 
 @dataclass
@@ -23,12 +26,13 @@ class DecodeCase:
     batch: int
     length: int
     page_slots: int = 0  # 0: contiguous
+    format: str = ""  # of FORMATS; empty: bf16
 
     @property
     def name(self):
-        paged = f" page {self.page_slots}" if self.page_slots else ""
+        kind = f" page {self.page_slots}" if self.page_slots else f" {self.format}".rstrip()
         return (f"decode {self.q_heads}/{self.kv_heads}/{self.head_dim} B{self.batch} "
-                f"S{self.length}{paged}")
+                f"S{self.length}{kind}")
 
     @property
     def kv_bytes(self):
@@ -37,8 +41,11 @@ class DecodeCase:
     @property
     def bars(self):
         """Least ratios: to cuDNN's speed, and to that of a plain read."""
+        if self.format:
+            return {"bf16": FORMATS[self.format]}
         if self.page_slots:
-            return {}
+            least = LEAST_OF_CONTIGUOUS.get(self.page_slots)
+            return {"contiguous": least} if least else {}
         if self.kv_bytes >= LARGE_BYTES:
             return {"cudnn": 1.0, "read": LEAST_OF_READ}
         shape = (self.q_heads, self.kv_heads, self.head_dim)
@@ -54,7 +61,8 @@ def decode_cases():
         for batch, length in ((1, 1024), (1, 4096), (1, 32768), (1, 131072), (16, 4096),
                               (64, 4096), (64, 16384)):
             cases.append(DecodeCase(*heads, batch, length))
-    return cases + [DecodeCase(32, 8, 128, 16, 4096, page) for page in (1, 16, 256)]
+    cases += [DecodeCase(32, 8, 128, 16, 4096, page) for page in (1, 16, 256)]
+    return cases + [DecodeCase(32, 8, 128, 64, 16384, format=name) for name in FORMATS]
 
 
 def make_tensors(torch, case):
@@ -79,6 +87,26 @@ def paged(torch, case, tensors):
         pools[name][table] = rows
     pools["block_table"] = table.to(torch.int32).view(case.batch, pages)
     return pools
+
+
+def quantised(torch, heed, case, tensors):
+    """The same cache with a scale for every row, int4 for every 64 elements, and what it holds."""
+    caches, held = dict(tensors, format=case.format), dict(tensors)
+    for name in ("k", "v"):
+        payload, scales = heed.quantize_kv(tensors[f"{name}_cache"], case.format,
+                                           2 if case.format == "int4" else 1)
+        caches[f"{name}_cache"], caches[f"{name}_scales"] = payload, scales
+        last = payload[-1]
+        if case.format == "int8":
+            values = last.view(torch.int8).float()
+        elif case.format == "int4":
+            nibbles = torch.stack((last & 15, last >> 4), -1).flatten(-2).to(torch.int32)
+            values = torch.where(nibbles < 8, nibbles, nibbles - 16).float()
+        else:
+            values = last.view(torch.float8_e4m3fn).float()
+        values = values.unflatten(-1, (scales.shape[-1], -1)) * scales[-1][..., None]
+        held[f"{name}_cache"] = values.flatten(-2)[None]
+    return caches, held
 
 
 def relative_error(torch, case, tensors):
@@ -160,15 +188,19 @@ def time_us(torch, graph, replays):
 
 def measure_decode(torch, heed, case, options):
     tensors = make_tensors(torch, case)
-    call = heed.decode(paged(torch, case, tensors) if case.page_slots else tensors,
-                       options.decode_kernel)
+    held = tensors
+    caches = paged(torch, case, tensors) if case.page_slots else tensors
+    if case.format:
+        caches, held = quantised(torch, heed, case, tensors)
+    call = heed.decode(caches, options.decode_kernel)
     call(torch.cuda.current_stream().cuda_stream)
     torch.cuda.synchronize()
-    error = relative_error(torch, case, tensors)
+    error = relative_error(torch, case, held)
     entries = {"heed": lambda: call(torch.cuda.current_stream().cuda_stream)}
-    if case.page_slots:
+    if case.page_slots or case.format:
         whole = heed.decode(tensors, options.decode_kernel)
-        entries["contiguous"] = lambda: whole(torch.cuda.current_stream().cuda_stream)
+        name = "contiguous" if case.page_slots else "bf16"
+        entries[name] = lambda: whole(torch.cuda.current_stream().cuda_stream)
     entries.update({peer: peer_call(torch, tensors, peer) for peer in PEERS})
     entries["read"] = read_call(torch, tensors)
     entries["amax"] = sum_call(torch, tensors)
@@ -189,6 +221,7 @@ def measure_decode(torch, heed, case, options):
     if "amax" in us:  # whichever plain read is faster
         us["read"] = min(us.get("read", math.inf), us.pop("amax"))
     ratio = {name: value / us["heed"] for name, value in us.items()}
+    # Beside a bf16 cache tokens count, not bytes.
     bars = {name: {"ratio": least, "reached": ratio[name] >= least}
             for name, least in case.bars.items() if name in ratio}
     return {"case": case.name, "op": "decode", "kernel": call.kernel_id, "relative_error": error,

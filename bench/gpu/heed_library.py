@@ -40,8 +40,38 @@ class Heed:
         return Call(self, abi.OP_BACKWARD, tensors, causal, kernel)
 
 
+    def quantize_kv(self, source, format_name, groups):
+        """(payload, scales) of a cache [B, S, H, D]."""
+        import torch
+        bytes_of_row = source.shape[-1] // (2 if format_name == "int4" else 1)
+        payload = torch.empty((*source.shape[:-1], bytes_of_row), device=source.device,
+                              dtype=torch.uint8)
+        scales = torch.empty((*source.shape[:-1], groups), device=source.device,
+                             dtype=torch.float32)
+        keep = []
+        options = abi.ExecArgs(backend=abi.BACKENDS["cuda"],
+                               stream=torch.cuda.current_stream().cuda_stream)
+        args = abi.QuantizeKvArgs(source=tensor_of(source, keep), payload=tensor_of(payload, keep),
+                                  scales=tensor_of(scales, keep),
+                                  format=abi.KV_FORMATS[format_name], exec=c.pointer(options))
+        self.check(self.library.heed_quantize_kv(c.byref(args)), "heed_quantize_kv")
+        return payload, scales
+
     def decode(self, tensors, kernel=None):
         return DecodeCall(self, tensors, kernel)
+
+
+def tensor_of(tensor, keep):
+    """A torch tensor as heed.h has it; what it points to joins keep."""
+    shape = (c.c_int64 * tensor.dim())(*tensor.shape)
+    strides = (c.c_int64 * tensor.dim())(*tensor.stride())
+    code, bits = code_and_bits(str(tensor.dtype).split(".")[1])
+    result = abi.Tensor(data=tensor.data_ptr(),
+                        device=abi.Device(abi.DEVICE_CUDA, tensor.device.index),
+                        ndim=tensor.dim(), dtype=abi.DType(code, bits, 1), shape=shape,
+                        strides=strides)
+    keep += [shape, strides, result]
+    return c.pointer(result)
 
 
 class Call:
@@ -85,15 +115,7 @@ class Call:
         self.reference = c.byref(self.args)
 
     def _tensor(self, tensor):
-        shape = (c.c_int64 * tensor.dim())(*tensor.shape)
-        strides = (c.c_int64 * tensor.dim())(*tensor.stride())
-        code, bits = code_and_bits(str(tensor.dtype).split(".")[1])
-        result = abi.Tensor(data=tensor.data_ptr(),
-                            device=abi.Device(abi.DEVICE_CUDA, tensor.device.index),
-                            ndim=tensor.dim(), dtype=abi.DType(code, bits, 1), shape=shape,
-                            strides=strides)
-        self.keep += [shape, strides, result]
-        return c.pointer(result)
+        return tensor_of(tensor, self.keep)
 
     def __call__(self, stream=0):
         self.exec.stream = stream
@@ -107,18 +129,24 @@ class Call:
 
 
 class DecodeCall(Call):
-    """tensors: q, k_cache, v_cache, o, cache_lengths, and block_table where the cache is paged."""
+    """tensors: q, k_cache, v_cache, o, cache_lengths; block_table where the cache is paged;
+    format, k_scales and v_scales where it is quantised."""
 
     def __init__(self, heed, tensors, kernel):
         self.heed, self.op, self.keep = heed, abi.OP_DECODE, [tensors]
         self.exec = abi.ExecArgs(backend=abi.BACKENDS["cuda"],
                                  kernel=kernel.encode() if kernel else None)
+        tensors = dict(tensors)
+        format_name = tensors.pop("format", "plain")
         pointers = {name: self._tensor(tensor) for name, tensor in tensors.items()}
         table = pointers.pop("block_table", None)
+        scales = {name: pointers.pop(name) for name in ("k_scales", "v_scales") if name in pointers}
+        self.quant = abi.KvQuantArgs(format=abi.KV_FORMATS[format_name], **scales)
         if table is not None:
             self.paging = abi.PagingArgs(block_table=table)
         self.args = abi.DecodeArgs(exec=c.pointer(self.exec),
                                    paging=c.pointer(self.paging) if table is not None else None,
+                                   quant=c.pointer(self.quant),
                                    **pointers)
         self._prepare(tensors["q"].device)
         self.function = heed.library.heed_decode

@@ -59,55 +59,27 @@ struct Ring {
   }
 };
 
-__device__ __forceinline__ BlockLoader<Config> MakeLoader(const DecodeArgs& args,
-                                                          const PieceTile& tile, const Ring& ring) {
-  return BlockLoader<Config>(args, tile.rows, tile.keys, ring.team, ring.thread);
-}
-
-// Starts all but one stage. The ring is empty.
-__device__ __forceinline__ void FillRing(BlockLoader<Config>& loader, const PieceTile& tile,
-                                         const Ring& ring) {
-  loader.LookAhead(tile.first_block);
-#pragma unroll
-  for (int stage = 0; stage < Traits::kNumStages - 1; ++stage) {
-    const i32 block = tile.first_block + stage;
-    if (block < tile.end_block) loader.Load(ring.Stage(stage), block);
-    CommitLoads();
-    loader.LookAhead(block + 1);
+// The rows of a piece whose keys are done, to where they go.
+__device__ __forceinline__ void FinishPiece(WarpRows<Config>& rows, const TaskOutput<Config>& out,
+                                            unsigned char* shared, const Ring& ring, int warp_row) {
+  if constexpr (Traits::kKvGroups > 1) {
+    MergeTeams(rows, out, MergeSpace<Config>{shared}, ring.team);
+  } else {
+    StoreWarpRows(rows, out, warp_row);
   }
-}
-
-__device__ __forceinline__ void RunBlocks(WarpRows<Config>& rows, const DecodeArgs& args,
-                                          BlockLoader<Config>& loader, const PieceTile& tile,
-                                          const Ring& ring) {
-  constexpr int kStages = Traits::kNumStages;
-  int stage = 0;
-#pragma unroll 1
-  for (i32 block = tile.first_block; block < tile.end_block; ++block) {
-    WaitLoads<kStages - 2>();
-    SyncTeam(ring.team);  // the block is there for all, and the one before is used up
-    const i32 ahead = block + kStages - 1;
-    if (ahead < tile.end_block) {
-      loader.Load(ring.Stage(stage == 0 ? kStages - 1 : stage - 1), ahead);
-    }
-    CommitLoads();
-    loader.LookAhead(ahead + 1);
-    const u32 address = ring.Stage(stage);
-    const i32 first_key = block * Traits::kTileKv + ring.team * Config::kTeamKeys;
-#pragma unroll 1
-    for (int step = 0; step < Config::kSteps; ++step) {
-      const int row = step * kDecodeStepKeys;
-      AttendStep(rows, args, StepPlace{address, row, first_key + row});
-    }
-    stage = stage + 1 == kStages ? 0 : stage + 1;
-  }
+  auto* flag = reinterpret_cast<i32*>(shared + Config::kShared.flag_offset_bytes);
+  if (out.piece.num_pieces > 1 && ArriveLast(out.args, out.piece, flag)) MergePieces(out, shared);
+  if constexpr (Traits::kKvGroups > 1) __syncthreads();  // sums and states are free again
 }
 
 }  // namespace
 
+// Pieces overlap: the first loads of one are under way while the rows of the one before are stored.
+// Everything stands here once, since short calls take as long as their instructions take to fetch.
 extern "C" __global__ void __launch_bounds__(Config::kNumThreads, Config::kVariant.ctas_per_sm)
     heed_decode(const __grid_constant__ DecodeArgs args) {
   extern __shared__ __align__(1024) unsigned char shared[];
+  constexpr int kStages = Traits::kNumStages;
   const int warp = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 32, 0);
   constexpr int kTeamWarps = Config::kTeamThreads / 32;
   Ring ring;
@@ -116,46 +88,53 @@ extern "C" __global__ void __launch_bounds__(Config::kNumThreads, Config::kVaria
   ring.address =
       ptx::SharedAddress(shared) + static_cast<u32>(ring.team * Config::kShared.team_bytes);
   const int warp_row = warp % kTeamWarps * 16;
-  auto* flag = reinterpret_cast<i32*>(shared + Config::kShared.flag_offset_bytes);
 
   Work<Traits::kTileKv> work(args);
-  Piece piece = work.First();
-  if (!piece.is_valid) return;
-  PieceTile tile = MakePieceTile(args, piece);
+  if (!work.Start()) return;
   WarpRows<Config> rows;
-  {
-    BlockLoader<Config> loader = MakeLoader(args, tile, ring);
-    FillRing(loader, tile, ring);
-  }
+  Piece done;
+  i32 done_kv_head = 0, done_first_row = 0;
 #pragma unroll 1
-  while (piece.is_valid) {
-    LoadQueries(rows, args, piece.batch, tile.kv_head, tile.first_row + warp_row);
-    StartRows(rows, args, piece, tile.keys, tile.kv_head, tile.first_row + warp_row);
-    {
-      BlockLoader<Config> loader = MakeLoader(args, tile, ring);
-      loader.LookAhead(tile.first_block + Traits::kNumStages - 1);
-      RunBlocks(rows, args, loader, tile, ring);
+  for (;;) {
+    const Piece piece = work.Take();
+    PieceTile tile = MakePieceTile(args, piece);
+    if (!piece.is_valid) tile.end_block = tile.first_block;
+    BlockLoader<Config> loader(args, tile.rows, tile.keys, ring.team, ring.thread);
+    loader.LookAhead(tile.first_block);
+    const i32 num_blocks = tile.end_block - tile.first_block;
+    int store_stage = 0;
+#pragma unroll 1
+    for (i32 at = 1 - kStages; at < device::Max(num_blocks, 1); ++at) {
+      if (at == 0) {
+        if (done.is_valid) {
+          const TaskOutput<Config> out{args, done, done_kv_head, done_first_row};
+          FinishPiece(rows, out, shared, ring, warp_row);
+        }
+        if (!piece.is_valid) return;
+        LoadQueries(rows, args, piece.batch, tile.kv_head, tile.first_row + warp_row);
+        StartRows(rows, args, piece, tile.keys, tile.kv_head, tile.first_row + warp_row);
+      }
+      WaitLoads<kStages - 2>();
+      SyncTeam(ring.team);  // block `at` is there for all, and the one before is used up
+      const i32 ahead = tile.first_block + at + kStages - 1;
+      if (ahead < tile.end_block) loader.Load(ring.Stage(store_stage), ahead);
+      CommitLoads();
+      loader.LookAhead(ahead + 1);
+      store_stage = store_stage + 1 == kStages ? 0 : store_stage + 1;
+      if (at < 0 || at >= num_blocks) continue;
+      const i32 first_key =
+          (tile.first_block + at) * Traits::kTileKv + ring.team * Config::kTeamKeys;
+      // The stage after the one just filled is the oldest.
+      const u32 address = ring.Stage(store_stage);
+#pragma unroll 1
+      for (int step = 0; step < Config::kSteps; ++step) {
+        const int row = step * kDecodeStepKeys;
+        AttendStep(rows, args, StepPlace{address, row, first_key + row});
+      }
     }
-    WaitLoads<0>();
-    SyncTeam(ring.team);
-    const Piece next = work.Next(piece);
-    PieceTile next_tile = tile;
-    if (next.is_valid) {
-      // Under way while the rows of this piece are stored.
-      next_tile = MakePieceTile(args, next);
-      BlockLoader<Config> loader = MakeLoader(args, next_tile, ring);
-      FillRing(loader, next_tile, ring);
-    }
-    const TaskOutput<Config> out{args, piece, tile.kv_head, tile.first_row};
-    if constexpr (Traits::kKvGroups > 1) {
-      MergeTeams(rows, out, shared, ring.team);
-    } else {
-      StoreWarpRows(rows, out, warp_row);
-    }
-    if (piece.num_pieces > 1 && ArriveLast(args, piece, flag)) MergePieces(out, shared);
-    if constexpr (Traits::kKvGroups > 1) __syncthreads();  // sums and states are free again
-    piece = next;
-    tile = next_tile;
+    done = piece;
+    done_kv_head = tile.kv_head;
+    done_first_row = tile.first_row;
   }
 }
 

@@ -116,46 +116,91 @@ __device__ __forceinline__ void StoreWarpRows(WarpRows<C>& rows, const TaskOutpu
   }
 }
 
-// Adds the rows of all teams up in shared memory, team by team, so that the sum has one value; the
-// CTA then stores them.
+// Space of MergeTeams in shared memory.
 template <class C>
-__device__ void MergeTeams(WarpRows<C>& rows, const TaskOutput<C>& out, unsigned char* shared,
+struct MergeSpace {
+  unsigned char* shared;
+  __device__ __forceinline__ float* Row(int buffer, int tile_row) const {
+    return reinterpret_cast<float*>(shared + C::kShared.merge_offset_bytes) +
+           (buffer * C::Traits::kTileQ + tile_row) * C::kShared.merge_row_elems;
+  }
+  // {maximum in log2 units, sum} of a team's row.
+  __device__ __forceinline__ float2& State(int team, int tile_row) const {
+    return reinterpret_cast<float2*>(
+        shared + C::kShared.state_offset_bytes)[team * C::Traits::kTileQ + tile_row];
+  }
+  // The sum relative to the largest maximum.
+  __device__ __forceinline__ float& WeightedSum(int team, int tile_row) const {
+    constexpr int kStates = C::Traits::kKvGroups * C::Traits::kTileQ;
+    return reinterpret_cast<float*>(
+        shared + C::kShared.state_offset_bytes)[2 * kStates + team * C::Traits::kTileQ + tile_row];
+  }
+  __device__ __forceinline__ float HighestMax(int tile_row) const {
+    float highest = -device::kInfinity;
+#pragma unroll
+    for (int team = 0; team < C::Traits::kKvGroups; ++team) {
+      highest = fmaxf(highest, State(team, tile_row).x);
+    }
+    return highest;
+  }
+};
+
+// Four columns of the sum of all buffers, from column d on.
+template <class C>
+__device__ __forceinline__ float4 SumOfBuffers(const MergeSpace<C>& space, int tile_row, int d) {
+  float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+  for (int buffer = 0; buffer < C::kShared.merge_buffers; ++buffer) {
+    const float* row = space.Row(buffer, tile_row);
+    float4 part;
+    if constexpr (C::kIsQuantised) {
+      constexpr float kUnit = Payload<C::kFormat>::kUnit;
+      part = make_float4(row[PositionOfColumn<C::kFormat>(d)] * kUnit,
+                         row[PositionOfColumn<C::kFormat>(d + 1)] * kUnit,
+                         row[PositionOfColumn<C::kFormat>(d + 2)] * kUnit,
+                         row[PositionOfColumn<C::kFormat>(d + 3)] * kUnit);
+    } else {
+      part = *reinterpret_cast<const float4*>(row + d);
+    }
+    sum = make_float4(sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w);
+  }
+  return sum;
+}
+
+// Adds the rows of all teams up in shared memory, two teams a buffer, in an order that gives the
+// sum one value; the CTA then stores them.
+template <class C>
+__device__ void MergeTeams(WarpRows<C>& rows, const TaskOutput<C>& out, const MergeSpace<C>& space,
                            int team) {
   using Traits = typename C::Traits;
-  constexpr int kPitch = C::kShared.merge_row_elems;
-  auto* sums = reinterpret_cast<float*>(shared + C::kShared.merge_offset_bytes);
-  auto* states = reinterpret_cast<float2*>(shared + C::kShared.state_offset_bytes);
   const int lane = threadIdx.x % 32;
   const i32 num_rows =
       device::Min(Traits::kTileQ,
                   out.args.problem.group * static_cast<i32>(out.args.problem.lengths.max_q_len) -
                       out.first_row);
+  device::SoftmaxState states[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const device::SoftmaxState state = RowState(rows, half);
+    states[half] = RowState(rows, half);
     if (lane % 4 == 0) {
-      states[team * Traits::kTileQ + lane / 4 + 8 * half] = make_float2(state.max_log2, state.sum);
+      space.State(team, lane / 4 + 8 * half) = make_float2(states[half].max_log2, states[half].sum);
     }
   }
   __syncthreads();
   float weight[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    float highest = -device::kInfinity;
-#pragma unroll
-    for (int other = 0; other < Traits::kKvGroups; ++other) {
-      highest = fmaxf(highest, states[other * Traits::kTileQ + lane / 4 + 8 * half].x);
-    }
-    weight[half] =
-        device::RescaleFactor(states[team * Traits::kTileQ + lane / 4 + 8 * half].x, highest);
+    const int tile_row = lane / 4 + 8 * half;
+    weight[half] = device::RescaleFactor(states[half].max_log2, space.HighestMax(tile_row));
+    if (lane % 4 == 0) space.WeightedSum(team, tile_row) = weight[half] * states[half].sum;
   }
 #pragma unroll 1
-  for (int turn = 0; turn < Traits::kKvGroups; ++turn) {
-    if (turn == team) {
+  for (int turn = 0; turn < 2; ++turn) {
+    if (turn == team % 2) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         if (lane / 4 + 8 * half >= num_rows) continue;
-        float* row = sums + (lane / 4 + 8 * half) * kPitch + lane % 4 * 2;
+        float* row = space.Row(team / 2, lane / 4 + 8 * half) + lane % 4 * 2;
 #pragma unroll
         for (int n = 0; n < 2 * C::kValueBlocks; ++n) {
           auto* at = reinterpret_cast<float2*>(row + 8 * n);
@@ -174,23 +219,12 @@ __device__ void MergeTeams(WarpRows<C>& rows, const TaskOutput<C>& out, unsigned
   for (int at = threadIdx.x; at < num_rows * kQuads; at += C::kNumThreads) {
     const int tile_row = at / kQuads;
     const int d = at % kQuads * 4;
-    device::SoftmaxState state;
+    device::SoftmaxState state{space.HighestMax(tile_row), 0.0f};
 #pragma unroll
     for (int other = 0; other < Traits::kKvGroups; ++other) {
-      const float2 part = states[other * Traits::kTileQ + tile_row];
-      device::Absorb(&state, device::SoftmaxState{part.x, part.y});
+      state.sum += space.WeightedSum(other, tile_row);
     }
-    const float* sum_row = sums + tile_row * kPitch;
-    float4 sum;
-    if constexpr (C::kIsQuantised) {
-      constexpr float kUnit = Payload<C::kFormat>::kUnit;
-      sum = make_float4(sum_row[PositionOfColumn<C::kFormat>(d)] * kUnit,
-                        sum_row[PositionOfColumn<C::kFormat>(d + 1)] * kUnit,
-                        sum_row[PositionOfColumn<C::kFormat>(d + 2)] * kUnit,
-                        sum_row[PositionOfColumn<C::kFormat>(d + 3)] * kUnit);
-    } else {
-      sum = *reinterpret_cast<const float4*>(sum_row + d);
-    }
+    const float4 sum = SumOfBuffers(space, tile_row, d);
     if (is_whole) {
       const QueryRow row = out.Row(tile_row);
       const float scale = out.Finish(row, state, d == 0);
@@ -302,7 +336,7 @@ __device__ void MergePieces(const TaskOutput<C>& out, unsigned char* shared) {
   const int num_runs = device::Max(
       1, device::Min(kMostRuns, device::Min(C::kNumThreads / num_quads, 1 + kSpace / num_quads)));
   auto* space = reinterpret_cast<float*>(shared + C::kShared.merge_offset_bytes);
-  const int run = num_runs > 1 ? static_cast<int>(threadIdx.x) / num_quads : 0;
+  int run = num_runs > 1 ? static_cast<int>(threadIdx.x) / num_quads : 0;
   const int first = static_cast<int>(threadIdx.x) - run * num_quads;
   const auto store = [&](int at, const QuadSums& sums) {
     const int tile_row = at / kQuads;
@@ -313,26 +347,25 @@ __device__ void MergePieces(const TaskOutput<C>& out, unsigned char* shared) {
                              sums.sum[3] * scale};
     out.Store(row, d, values);
   };
-  if (num_runs == 1) {
-    for (int at = first; at < num_quads; at += C::kNumThreads) {
-      store(at, SumPieces<C>(out.args, piece, at / kQuads, at % kQuads * 4, 0, piece.num_pieces));
-    }
-    return;
-  }
+  if (run >= num_runs) run = -1;  // only waits
   QuadSums sums;
-  if (run < num_runs) {
-    sums = SumPieces<C>(out.args, piece, first / kQuads, first % kQuads * 4,
+#pragma unroll 1
+  for (int at = first; run >= 0 && at < num_quads; at += C::kNumThreads) {
+    sums = SumPieces<C>(out.args, piece, at / kQuads, at % kQuads * 4,
                         run * piece.num_pieces / num_runs, (run + 1) * piece.num_pieces / num_runs);
+    if (num_runs == 1) store(at, sums);
     if (run > 0) {
-      float* at = space + ((run - 1) * num_quads + first) * kSumsWords;
-      at[0] = sums.state.max_log2;
-      at[1] = sums.state.sum;
+      float* words = space + ((run - 1) * num_quads + at) * kSumsWords;
+      words[0] = sums.state.max_log2;
+      words[1] = sums.state.sum;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) at[2 + i] = sums.sum[i];
+      for (int i = 0; i < 4; ++i) words[2 + i] = sums.sum[i];
     }
   }
+  if (num_runs == 1) return;
   __syncthreads();
   if (run != 0) return;
+#pragma unroll 1
   for (int other = 1; other < num_runs; ++other) {
     const float* at = space + ((other - 1) * num_quads + first) * kSumsWords;
     const float2 states[1] = {make_float2(at[0], at[1])};

@@ -68,6 +68,7 @@ struct DecodeSharedMemory {
   int stage_bytes = 0;   // of one team
   int team_bytes = 0;    // all stages
   int merge_offset_bytes = 0;
+  int merge_buffers = 0;    // sums of O, each of two teams
   int merge_row_elems = 0;  // distance of two rows of O, fp32
   int state_offset_bytes = 0;
   int flag_offset_bytes = 0;
@@ -88,9 +89,11 @@ HEED_DEVICE DecodeSharedMemory DecodeSharedMemoryOf(const DecodeShape& shape) {
   m.team_bytes = m.stage_bytes * shape.num_stages;
   m.merge_offset_bytes = m.team_bytes * shape.kv_groups;
   m.merge_row_elems = shape.head_dim_v + 4;  // a shift of 4 banks from row to row
-  const bool merges = shape.kv_groups > 1;
-  m.state_offset_bytes = m.merge_offset_bytes + (merges ? shape.tile_q * m.merge_row_elems * 4 : 0);
-  m.flag_offset_bytes = m.state_offset_bytes + (merges ? shape.kv_groups * shape.tile_q * 8 : 0);
+  m.merge_buffers = shape.kv_groups / 2;
+  m.state_offset_bytes =
+      m.merge_offset_bytes + m.merge_buffers * shape.tile_q * m.merge_row_elems * 4;
+  m.flag_offset_bytes =
+      m.state_offset_bytes + (m.merge_buffers > 0 ? shape.kv_groups * shape.tile_q * 12 : 0);
   m.total_bytes = m.flag_offset_bytes + 16;
   return m;
 }

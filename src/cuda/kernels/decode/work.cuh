@@ -45,65 +45,67 @@ class Work {
   __device__ __forceinline__ explicit Work(const DecodeArgs& args)
       : args_(args), tasks_per_sequence_(args.problem.num_kv_heads * args.schedule.num_row_tiles) {}
 
-  // The CTA's first piece. Every warp computes the same.
-  __device__ Piece First() {
-    const i64 total = ScanBatch(-1) * tasks_per_sequence_;
+  // False: nothing is left for this CTA. Every warp computes the same.
+  __device__ __forceinline__ bool Start() {
     const DecodeScheduleArg& schedule = args_.schedule;
-    share_ = device::Max<i64>(schedule.min_blocks,
-                              Quotient(total + schedule.num_ctas - 1, schedule.num_ctas));
-    position_ = blockIdx.x * share_;
-    end_ = device::Min<i64>(position_ + share_, total);
-    if (position_ >= end_) return Piece{};
-    ScanBatch(Quotient(position_, tasks_per_sequence_));
+    i64 wanted = -1;
+#pragma unroll 1
+    for (int pass = 0; pass < 2; ++pass) {
+      const i64 total = ScanBatch(wanted) * tasks_per_sequence_;
+      if (pass == 1) break;
+      share_ = device::Max<i64>(schedule.min_blocks,
+                                Quotient(total + schedule.num_ctas - 1, schedule.num_ctas));
+      position_ = blockIdx.x * share_;
+      end_ = device::Min<i64>(position_ + share_, total);
+      if (position_ >= end_) return false;
+      wanted = Quotient(position_, tasks_per_sequence_);
+      if (args_.problem.batch == 1) break;
+    }
     OpenSequence();
     const i64 in_sequence = position_ - sequence_begin_ * tasks_per_sequence_;
     head_tile_ = static_cast<i32>(Quotient(in_sequence, num_blocks_));
     block_ = static_cast<i32>(in_sequence - i64{head_tile_} * num_blocks_);
     if (schedule.max_parts > 0) {
       const i32 skipped = (part_blocks_ - block_ % part_blocks_) % part_blocks_;
-      Advance(device::Min(skipped, num_blocks_ - block_));
+      taken_blocks_ = device::Min(skipped, num_blocks_ - block_);
     }
-    return Make();
+    return true;
   }
 
-  __device__ Piece Next(const Piece& piece) {
-    Advance(piece.num_blocks);
-    return Make();
+  // The next piece; invalid after the last.
+  __device__ __forceinline__ Piece Take() {
+    Advance(taken_blocks_);
+    const Piece piece = Make();
+    taken_blocks_ = piece.num_blocks;
+    return piece;
   }
 
  private:
   // Sums blocks of one task over the batch. With wanted >= 0: sets batch_ to the sequence on whose
   // blocks `wanted` falls, and sequence_begin_ to the blocks before it.
-  __device__ i64 ScanBatch(i64 wanted) {
-    constexpr int kPerLane = 4;
+  __device__ __forceinline__ i64 ScanBatch(i64 wanted) {
     const int lane = threadIdx.x % 32;
     const CacheLengthsArg& lengths = args_.lengths;
+    const i64 batch = args_.problem.batch;
     i64 sum = 0;
+    // Lengths are on their way while those before are looked at.
+    i64 length = lane < batch ? EntryAt(lengths.cache_lengths, lane) : 0;
 #pragma unroll 1
-    for (i64 chunk = 0; chunk < args_.problem.batch; chunk += 32 * kPerLane) {
-      const i64 first = chunk + lane * kPerLane;
-      i32 length[kPerLane];
-#pragma unroll
-      for (int i = 0; i < kPerLane; ++i) {
-        length[i] = first + i < args_.problem.batch
-                        ? static_cast<i32>(EntryAt(lengths.cache_lengths, first + i))
-                        : 0;
-      }
-      i64 of_lane = 0;
-      i32 blocks[kPerLane];
-#pragma unroll
-      for (int i = 0; i < kPerLane; ++i) {
-        blocks[i] = 0;
-        if (first + i < args_.problem.batch) {
-          const SequenceKeys keys = KeysOfLength(lengths, first + i, length[i]);
-          if (wanted < 0 && blockIdx.x == 0 && threadIdx.x < 32 && keys.is_clamped) {
-            atomicAdd_system(&args_.problem.errors->num_bad_lengths, 1u);
-          }
-          blocks[i] = BlocksOf(keys).count;
+    for (i64 chunk = 0; chunk < batch; chunk += 32) {
+      const i64 sequence = chunk + lane;
+      const i64 following = sequence + 32;
+      const i64 next_length = following < batch ? EntryAt(lengths.cache_lengths, following) : 0;
+      i32 blocks = 0;
+      if (sequence < batch) {
+        const SequenceKeys keys = KeysOfLength(lengths, sequence, length);
+        if (wanted < 0 && blockIdx.x == 0 && threadIdx.x < 32 && keys.is_clamped) {
+          atomicAdd_system(&args_.problem.errors->num_bad_lengths, 1u);
         }
-        of_lane += blocks[i];
+        blocks = BlocksOf(keys).count;
       }
-      i64 inclusive = of_lane;
+      length = next_length;
+      if (batch == 1) return __shfl_sync(0xFFFFFFFFu, blocks, 0);
+      i64 inclusive = blocks;
 #pragma unroll
       for (int step = 1; step < 32; step *= 2) {
         const i64 other = __shfl_up_sync(0xFFFFFFFFu, inclusive, step);
@@ -113,17 +115,8 @@ class Work {
       if (wanted >= 0 && wanted < end) {
         const u32 ballot = __ballot_sync(0xFFFFFFFFu, wanted < sum + inclusive);
         const int owner = __ffs(ballot) - 1;
-        i64 begin = sum + inclusive - of_lane;
-        i32 batch = static_cast<i32>(first);
-#pragma unroll
-        for (int i = 0; i < kPerLane - 1; ++i) {
-          if (batch == first + i && wanted >= begin + blocks[i]) {
-            begin += blocks[i];
-            ++batch;
-          }
-        }
-        sequence_begin_ = __shfl_sync(0xFFFFFFFFu, begin, owner);
-        batch_ = __shfl_sync(0xFFFFFFFFu, batch, owner);
+        sequence_begin_ = __shfl_sync(0xFFFFFFFFu, sum + inclusive - blocks, owner);
+        batch_ = static_cast<i32>(chunk) + owner;
         return end;
       }
       sum = end;
@@ -168,7 +161,7 @@ class Work {
     if (position_ < end_) OpenSequence();
   }
 
-  __device__ Piece Make() const {
+  __device__ __forceinline__ Piece Make() const {
     Piece piece;
     if (position_ >= end_) return piece;
     piece.is_valid = true;
@@ -205,7 +198,8 @@ class Work {
   i64 sequence_begin_ = 0;      // blocks of one task over the sequences before batch_
   i32 batch_ = 0;
   i32 head_tile_ = 0;
-  i32 block_ = 0;  // within the task
+  i32 block_ = 0;         // within the task
+  i32 taken_blocks_ = 0;  // of the last piece, or before the first
   i32 first_block_ = 0, num_blocks_ = 1, part_blocks_ = 1;
   SequenceKeys keys_;
 };
