@@ -27,6 +27,14 @@ BATCH, HEADS = 1, 8
 TOLERANCE = {"float32": 2e-5, "bfloat16": 3e-2}
 
 
+def commit():
+    try:
+        return subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"],
+                              capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=os.cpu_count())
@@ -38,6 +46,7 @@ def parse_options():
     parser.add_argument("--dtypes", default="float32,bfloat16")
     parser.add_argument("--slice-seconds", type=float, default=0.02)
     parser.add_argument("--numpy-limit", type=int, default=4096)
+    parser.add_argument("--commit", default=commit(), help="of heed, where git does not know it")
     parser.add_argument("--json")
     return parser.parse_args()
 
@@ -235,12 +244,13 @@ def cpu_model():
     return platform.machine()
 
 
-def commit():
-    try:
-        return subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"],
-                              capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+def save(results):
+    if OPTIONS.json:
+        report = {"cpu": cpu_model(), "commit": OPTIONS.commit, "threads": OPTIONS.threads,
+                  "rounds": OPTIONS.rounds, "torch": torch.__version__,
+                  "onnxruntime": onnxruntime.__version__ if onnxruntime else None,
+                  "numpy": np.__version__, "cases": results}
+        pathlib.Path(OPTIONS.json).write_text(json.dumps(report, indent=1) + "\n")
 
 
 def main():
@@ -258,12 +268,8 @@ def main():
               f"D {case['head_dim']:3} {'causal' if case['causal'] else 'full  '} "
               f"L {case['length']:5}: {1e3 * result['seconds']['heed']:9.3f} ms; {peers}; "
               f"difference {heed_off:.1e}{' WRONG' if is_wrong else ''}", flush=True)
-    if OPTIONS.json:
-        report = {"cpu": cpu_model(), "commit": commit(), "threads": OPTIONS.threads,
-                  "rounds": OPTIONS.rounds, "torch": torch.__version__,
-                  "onnxruntime": onnxruntime.__version__ if onnxruntime else None,
-                  "numpy": np.__version__, "cases": results}
-        pathlib.Path(OPTIONS.json).write_text(json.dumps(report, indent=1) + "\n")
+        # After every case: a run that is stopped keeps what it has.
+        save(results)
     return 1 if wrong else 0
 
 

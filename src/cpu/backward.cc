@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
 
 #include "core/os/thread_pool.h"
 #include "cpu/backward_kernel.h"
 #include "cpu/backward_layout.h"
 #include "cpu/scalar.h"
+#include "cpu/scalar_rows.h"
 #include "cpu/score_terms.h"
 #include "cpu/tasks.h"
 #include "cpu/tile_rows.h"
@@ -139,14 +141,12 @@ class Job {
       const float lse = at(forward_.lse);
       float sum = 0.0f;
       if (seen) {
-        const void* o = QueryRow(forward_.o, s, head, token);
-        const void* d_o = QueryRow(problem_.d_o, s, head, token);
-        float partial[8] = {};
-        for (std::int64_t d = 0; d < forward_.shape.head_dim_v; ++d) {
-          partial[d % 8] +=
-              LoadScalar(o, forward_.o.dtype, d) * LoadScalar(d_o, problem_.d_o.dtype, d);
-        }
-        for (const float part : partial) sum += part;
+        const auto run = [&](const RowsView& view) {
+          return ElementRun{view.data, view.dtype,
+                            view.OffsetElems(s.q_batch, s.q_begin + token, head),
+                            forward_.shape.head_dim_v};
+        };
+        sum = DotElements(run(forward_.o), run(problem_.d_o));
       }
       if (problem_.d_lse.present() && lse != -device::kInfinity) sum -= at(problem_.d_lse);
       base_[layout_.seen_at + static_cast<std::size_t>(row)] = seen;
@@ -303,11 +303,18 @@ class Job {
 
   void StoreQueries(const TileContext& tile, const float* dq) {
     const core::Sequence& sequence = tile.head.sequence;
+    const std::int64_t head_dim = forward_.shape.head_dim;
+    constexpr std::int64_t kRunElems = 64;
     for (int i = 0; i < tile.rows.num_rows; ++i) {
       const std::int64_t at = problem_.dq.OffsetElems(
           sequence.q_batch, sequence.q_begin + tile.rows.token[i], tile.rows.q_head[i]);
-      for (std::int64_t d = 0; d < forward_.shape.head_dim; ++d) {
-        StoreScalar(problem_.dq.data, problem_.dq.dtype, at + d, dq[d * kernel_.tile_rows + i]);
+      for (std::int64_t first = 0; first < head_dim; first += kRunElems) {
+        float part[kRunElems];
+        const auto count = std::min(kRunElems, head_dim - first);
+        for (std::int64_t d = 0; d < count; ++d) {
+          part[d] = dq[(first + d) * kernel_.tile_rows + i];
+        }
+        StoreElements(part, {problem_.dq.data, problem_.dq.dtype, at + first, count});
       }
     }
   }
@@ -398,13 +405,14 @@ class Job {
     for (std::int64_t key = keys.begin; key < keys.end; ++key) {
       const std::int64_t at = forward_.KvOffsetElems(is_paged ? pool : sums.target, head.sequence,
                                                      head.batch, key, head.kv_head);
-      for (std::int64_t d = 0; d < sums.head_dim; ++d) {
-        const float value =
-            sums.panels[(d / lanes * kBlockKeys + key - keys.begin) * lanes + d % lanes];
+      for (std::int64_t first = 0; first < sums.head_dim; first += lanes) {
+        const float* values = sums.panels + first * kBlockKeys + (key - keys.begin) * lanes;
+        const std::int64_t count = std::min(lanes, sums.head_dim - first);
         if (is_paged) {
-          sums.pool[at + d] += value;
+          float* pooled = sums.pool + at + first;
+          std::transform(values, values + count, pooled, pooled, std::plus<>());
         } else {
-          StoreScalar(sums.target.data, sums.target.dtype, at + d, value);
+          StoreElements(values, {sums.target.data, sums.target.dtype, at + first, count});
         }
       }
     }
