@@ -10,10 +10,11 @@
 namespace heed::device {
 namespace {
 
-float BySeries(const SoftcapSeries& series, float x) {
+template <int kTerms>
+float BySeries(const float (&c)[kTerms], float x) {
   const float square = x * x;
-  float sum = series.c[kSoftcapTerms - 1];
-  for (int i = kSoftcapTerms - 2; i >= 0; --i) sum = std::fma(sum, square, series.c[i]);
+  float sum = c[kTerms - 1];
+  for (int i = kTerms - 2; i >= 0; --i) sum = std::fma(sum, square, c[i]);
   return x * sum;
 }
 
@@ -29,12 +30,15 @@ TEST(SoftcapSeries, IsTanhUpToItsLimit) {
         ASSERT_GT(series.limit, 0.0f);
         const double end = std::sqrt(static_cast<double>(series.limit));
         EXPECT_NEAR(end * std::abs(scale), softcap, 1e-6 * softcap);
+        EXPECT_EQ(16.0f * series.short_limit, series.limit);
         for (int i = -1000; i <= 1000; ++i) {
           const auto x = static_cast<float>(end * i / 1000.0);
           const double right = units * softcap * std::tanh(scale * x / softcap);
-          EXPECT_NEAR(BySeries(series, x), right, 1e-6 * std::abs(right))
+          EXPECT_NEAR(BySeries(series.c, x), right, 1e-6 * std::abs(right))
               << scale << " " << softcap;
           EXPECT_NEAR(ByExponential(series, x), right, 1e-6 * units * softcap);
+          if (x * x > series.short_limit) continue;
+          EXPECT_NEAR(BySeries(series.short_c, x), right, 1e-6 * std::abs(right));
         }
       }
     }
@@ -52,7 +56,9 @@ TEST(SoftcapSeries, ExponentialHoldsForAllProducts) {
 // Coefficients that floats do not hold in full: the other form is taken for every product.
 TEST(SoftcapSeries, HasNoLimitWhereCoefficientsDoNotFit) {
   for (const auto& [scale, softcap] : {std::pair{1.0, 1e-8}, {1e-30, 50.0}, {0.3, 30000.0}}) {
-    EXPECT_LT(MakeSoftcapSeries(scale, softcap, 1.0).limit, 0.0f) << scale << " " << softcap;
+    const SoftcapSeries series = MakeSoftcapSeries(scale, softcap, 1.0);
+    EXPECT_LT(series.limit, 0.0f) << scale << " " << softcap;
+    EXPECT_LT(series.short_limit, 0.0f) << scale << " " << softcap;
   }
 }
 

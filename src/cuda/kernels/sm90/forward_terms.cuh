@@ -51,36 +51,45 @@ __device__ __forceinline__ void ForEachScore(ScoreBlock<C>& s, int half, const F
   }
 }
 
+// x times a polynomial of x^2.
+template <class C, int kTerms>
+__device__ __forceinline__ void MultiplyBySeries(ScoreBlock<C>& s, const float (&c)[kTerms]) {
+#pragma unroll
+  for (int i = 0; i < C::kScoreRegisters; ++i) {
+    const float square = s[i] * s[i];
+    float sum = c[kTerms - 1];
+#pragma unroll
+    for (int term = kTerms - 2; term >= 0; --term) sum = fmaf(sum, square, c[term]);
+    s[i] *= sum;
+  }
+}
+
 // Products to capped scores.
 template <class C>
 __device__ __forceinline__ void CapScores(ScoreBlock<C>& s, const device::SoftcapSeries& series) {
-  // A sum of four squares is cheaper to compare than four. NaN is not small.
-  bool is_small = true;
+  // A sum of four squares is cheaper to compare than four.
+  float highest[2] = {};
+  bool is_number = true;
 #pragma unroll
   for (int i = 0; i < C::kScoreRegisters; i += 4) {
     float squares = s[i] * s[i];
 #pragma unroll
     for (int j = 1; j < 4; ++j) squares = fmaf(s[i + j], s[i + j], squares);
-    is_small &= squares <= series.limit;
+    highest[i / 4 % 2] = fmaxf(highest[i / 4 % 2], squares);
+    is_number &= squares == squares;
   }
-  if (__all_sync(0xFFFFFFFFu, is_small)) {
+  const float square = is_number ? fmaxf(highest[0], highest[1]) : device::kInfinity;
+  if (__all_sync(0xFFFFFFFFu, square <= series.short_limit)) {
+    MultiplyBySeries<C>(s, series.short_c);
+  } else if (__all_sync(0xFFFFFFFFu, square <= series.limit)) {
+    MultiplyBySeries<C>(s, series.c);
+  } else {
 #pragma unroll
     for (int i = 0; i < C::kScoreRegisters; ++i) {
-      const float square = s[i] * s[i];
-      float sum = series.c[device::kSoftcapTerms - 1];
-#pragma unroll
-      for (int term = device::kSoftcapTerms - 2; term >= 0; --term) {
-        sum = fmaf(sum, square, series.c[term]);
-      }
-      s[i] *= sum;
+      // tanh(x) = 1 - 2 / (1 + e^(2 x)): off by 2^-22 of the cap at most.
+      s[i] = fmaf(-2.0f * series.cap, ptx::Reciprocal(1.0f + ptx::Exp2(s[i] * series.exponent)),
+                  series.cap);
     }
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < C::kScoreRegisters; ++i) {
-    // tanh(x) = 1 - 2 / (1 + e^(2 x)): off by 2^-22 of the cap at most.
-    s[i] = fmaf(-2.0f * series.cap, ptx::Reciprocal(1.0f + ptx::Exp2(s[i] * series.exponent)),
-                series.cap);
   }
 }
 
