@@ -1,4 +1,4 @@
-// What the host hands to the Hopper forward kernel.
+// What the host hands to the Hopper kernels.
 #ifndef HEED_CUDA_KERNELS_SM90_ARGS_H_
 #define HEED_CUDA_KERNELS_SM90_ARGS_H_
 
@@ -33,6 +33,20 @@ struct Sm90ForwardArgs {
   device::SoftcapSeries softcap;
   // Rows of the bias begin at multiples of 16 bytes and their keys are neighbours.
   i32 is_bias_wide;
+};
+
+// Maps as above with boxes of 64 rows; rows of q and d_o that see no key and keys that no query
+// sees are outside of theirs. The workspace of `call` is laid out as common/backward_blocks.h says.
+struct Sm90BackwardArgs {
+  TensorMap q_map, d_o_map, k_map, v_map, dk_map, dv_map;
+  BackwardArgs call;
+  i32 first_query;  // row 0 of the maps of q and d_o
+  i32 first_key;    // row 0 of the maps of k and v
+  i32 diagonal_low;
+  i32 diagonal_high;
+  u32 num_kv_tiles;   // of one (batch, KV head) pair
+  u32 num_pairs;      // batch * KV heads
+  u32 section_pairs;  // see TileInSections
 };
 
 }  // namespace heed::cuda
