@@ -6,6 +6,7 @@
 #include "cuda/block_layout.h"
 #include "cuda/device_workspace.h"
 #include "cuda/half_lse.h"
+#include "cuda/kernels/common/backward_blocks.h"
 #include "cuda/kernels/mma/backward_shape.h"
 #include "cuda/problem_args.h"
 #include "cuda/row_family.h"
@@ -86,8 +87,9 @@ WorkspaceLayout LayoutOf(const BackwardProblem& problem, const KernelRow& row) {
       take(head_rows * (IsSm90(row) ? Sm90BackwardColumns(row) : PadHeadDim(shape.head_dim)));
   if (problem.forward.exec.deterministic) {
     // One for every slice of the columns.
-    const int num_slices = BackwardSlices(TileOf(TraitsOf(row, problem.forward)));
-    layout.dq_turn = take(shape.batch * shape.num_q_heads * NumQTiles(problem, row) * num_slices);
+    const int num_turns =
+        IsSm90(row) ? kBlockTurns : BackwardSlices(TileOf(TraitsOf(row, problem.forward)));
+    layout.dq_turn = take(shape.batch * shape.num_q_heads * NumQTiles(problem, row) * num_turns);
   }
   if (problem.d_bias.present()) {
     const std::array<std::int64_t, 4> extents = BiasExtents(problem);

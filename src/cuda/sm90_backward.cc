@@ -151,7 +151,6 @@ const char* WhyNotSm90Backward(const KernelRow& row, const BackwardProblem& prob
   if (score.softcap > 0.0) return "does not take a softcap";
   if (score.alibi_slopes.present()) return "does not take ALiBi slopes";
   if (score.dropout.drop_threshold > 0) return "does not drop out";
-  if (forward.exec.deterministic) return "adds dQ in no fixed order";
   // Tiles of 128 columns waste half of the work there.
   if (std::max(shape.head_dim, shape.head_dim_v) <= row.max_head_dim / 2) {
     return "is made for larger head dims";

@@ -55,6 +55,11 @@ TEST(Sm90BackwardPlan, KeepsWholeBlocksOfRows) {
   const std::size_t rows = 2 * 16 * 2 * cuda::kBlockRows;
   EXPECT_EQ(plan.workspace_bytes, rows * 4 + rows * 4 + rows * 128 * 4);
   EXPECT_EQ(plan.num_tasks, 2 * 4 * 1);
+  problem.forward.exec.deterministic = true;  // a turn for each warp of a block
+  ASSERT_TRUE(PlanBackward(problem, Hopper(), &plan, nullptr).ok());
+  ASSERT_EQ(std::string(plan.row->id), kId);
+  const std::size_t turns = 2 * 16 * 2 * cuda::kBlockTurns;
+  EXPECT_EQ(plan.workspace_bytes, rows * 4 + rows * 4 + rows * 128 * 4 + turns * 4);
 }
 
 TEST(Sm90BackwardPlan, SaysWhatItDoesNotTake) {
@@ -69,7 +74,6 @@ TEST(Sm90BackwardPlan, SaysWhatItDoesNotTake) {
       {[](auto& p) { p.forward.score.bias.dtype = DType::kF32; }, "does not read a bias"},
       {[](auto& p) { p.forward.score.softcap = 5.0; }, "does not take a softcap"},
       {[](auto& p) { p.forward.score.dropout.drop_threshold = 100; }, "does not drop out"},
-      {[](auto& p) { p.forward.exec.deterministic = true; }, "adds dQ in no fixed order"},
       {[](auto& p) { p.forward.seqused_q.is_present = true; }, "does not take arrays of lengths"},
       {[](auto& p) { p.d_o.row_stride_elems += 4; }, tma},
       {[](auto& p) { p.dk.head_stride_elems += 4; }, tma},

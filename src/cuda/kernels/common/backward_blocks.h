@@ -16,6 +16,8 @@ namespace heed::cuda {
 // KernelTraits::variant of such a row; the mma family's are below.
 inline constexpr int kBackwardBlocks = 256;
 inline constexpr int kBlockRows = 64;
+// Deterministic dQ: words of dq_turn for a block, one for the 16 rows of each warp.
+inline constexpr int kBlockTurns = 4;
 
 // First block of a sequence. first_row: cu_seqlens_q[batch] of packed rows, which end in the middle
 // of a block, so that one more is set aside for each sequence.

@@ -208,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const i64 task = blockIdx.x;
   if (task >= problem.batch * problem.num_q_heads * args.num_q_tiles) return;
   if constexpr (Traits::kDeterministic != 0) {
-    constexpr int kSlices = kHasBlocks ? 1 : Traits::kVariant % kBackwardDefers;
+    constexpr int kSlices = kHasBlocks ? kBlockTurns : Traits::kVariant % kBackwardDefers;
     if (threadIdx.x < kSlices) {
       args.workspace.dq_turn[task * kSlices + threadIdx.x] = 0;
     }

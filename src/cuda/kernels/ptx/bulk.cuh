@@ -27,6 +27,11 @@ __device__ __forceinline__ void AddBulk(float* global, u32 shared, u32 num_bytes
       : "memory");
 }
 
+// Between accesses to global memory that the copy engine makes and those of this thread.
+__device__ __forceinline__ void FenceProxyAsyncGlobal() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
 // Until the shared memory of all but this thread's last kPending groups may be overwritten.
 template <int kPending>
 __device__ __forceinline__ void BulkWaitRead() {

@@ -4,6 +4,7 @@
 #define HEED_CUDA_KERNELS_SM90_BACKWARD_DQ_CUH_
 
 #include "cuda/kernels/ptx/bulk.cuh"
+#include "cuda/kernels/ptx/reduce.cuh"
 #include "cuda/kernels/ptx/tma.cuh"
 #include "cuda/kernels/sm90/backward_config.cuh"
 
@@ -36,9 +37,10 @@ class BackwardDq {
                     BlockOf(head, tile_.blocks.begin) * kBlockElems + warp_ * kSliceElems;
 #pragma unroll 1
       for (i32 block = tile_.blocks.begin; block < tile_.blocks.end; ++block, ++step) {
-        AddStep(step, sums);
+        AddStep(step, head, block, sums);
         sums += kBlockElems;
       }
+      if constexpr (kHasTurns) PassTurn(head, tile_.blocks.end - 1);
     }
     if (lane_ == 0) ptx::StoreBoxWait();
   }
@@ -47,12 +49,42 @@ class BackwardDq {
   static constexpr int kBlockElems = C::kQueries * C::kDim;
   static constexpr int kSliceElems = 16 * kPanelColumns;  // of a warp, one panel of columns
   static constexpr int kRegisters = kPanelColumns / 2;
+  static constexpr bool kHasTurns = C::Traits::kDeterministic != 0;
 
   __device__ __forceinline__ i64 BlockOf(i32 head, i32 block) const {
     return head * (args_.call.workspace.num_rows / kBlockRows) + tile_.first_block + block;
   }
 
-  __device__ __forceinline__ void AddStep(i32 step, float* sums) {
+  // Deterministic sums: key tiles add to a block of queries in ascending order, each warp to its
+  // own rows. A CTA waits only for tiles before its own, which the hardware has started before it.
+  __device__ __forceinline__ u32* TurnOf(i32 head, i32 block) const {
+    const i64 row = i64{tile_.batch} * args_.call.problem.num_q_heads + head;
+    return args_.call.workspace.dq_turn +
+           ((row * args_.call.num_q_tiles + block) * kBlockTurns + warp_);
+  }
+  // Of this CTA's key tile among those that add to the block.
+  __device__ __forceinline__ u32 PlaceIn(i32 block) const {
+    const i32 first_key = device::Max(0, block * C::kQueries + args_.diagonal_low);
+    return static_cast<u32>(
+        (tile_.first_key - first_key / C::Traits::kTileKv * C::Traits::kTileKv) /
+        C::Traits::kTileKv);
+  }
+  __device__ __forceinline__ void TakeTurn(i32 head, i32 block) const {
+    const u32* turn = TurnOf(head, block);
+    const u32 place = PlaceIn(block);
+    while (ptx::LoadAcquire(turn) != place) {
+    }
+    ptx::FenceProxyAsyncGlobal();
+  }
+  // After the additions to the block are done.
+  __device__ __forceinline__ void PassTurn(i32 head, i32 block) const {
+    if (lane_ != 0) return;
+    ptx::StoreBoxWait();
+    ptx::FenceProxyAsyncGlobal();
+    ptx::StoreRelease(TurnOf(head, block), PlaceIn(block) + 1);
+  }
+
+  __device__ __forceinline__ void AddStep(i32 step, i32 head, i32 block, float* sums) {
     const u32 slot = static_cast<u32>(step) % kScoreSlots;
     ptx::BarrierWait(shared_.ScoresFull(slot), static_cast<u32>(step) / kScoreSlots % 2);
     const u64 d_s = OperandOf(shared_.Scores(slot));
@@ -69,7 +101,18 @@ class BackwardDq {
       ptx::WgmmaWait<0>();
       PinAccumulators(dq);
       if (is_last && lane_ == 0) ptx::BarrierArrive(shared_.ScoresEmpty(slot));
-      AddPanel(dq, panel, sums + panel * (4 * kSliceElems));
+      if constexpr (kHasTurns) {
+        // Late, so that the additions of the last step are done without waiting for them.
+        if (panel == 0 && block > tile_.blocks.begin) PassTurn(head, block - 1);
+      }
+      StagePanel(dq, panel);
+      if (lane_ == 0) {
+        if constexpr (kHasTurns) {
+          if (panel == 0) TakeTurn(head, block);
+        }
+        ptx::AddBulk(sums + panel * (4 * kSliceElems), Staged(panel), kSliceElems * 4);
+        ptx::StoreBoxCommit();
+      }
     }
   }
 
@@ -95,9 +138,11 @@ class BackwardDq {
     ptx::WgmmaCommit();
   }
 
-  __device__ __forceinline__ void AddPanel(const float (&dq)[kRegisters], int panel,
-                                           float* sums) const {
-    const u32 staged = shared_.Dq() + (panel * 4 + warp_) * (kSliceElems * 4);
+  __device__ __forceinline__ u32 Staged(int panel) const {
+    return shared_.Dq() + (panel * 4 + warp_) * (kSliceElems * 4);
+  }
+  __device__ __forceinline__ void StagePanel(const float (&dq)[kRegisters], int panel) const {
+    const u32 staged = Staged(panel);
     if (lane_ == 0) ptx::BulkWaitRead<C::kPanels - 1>();
     __syncwarp();
 #pragma unroll
@@ -109,10 +154,6 @@ class BackwardDq {
     }
     ptx::FenceProxyAsync();
     __syncwarp();
-    if (lane_ == 0) {
-      ptx::AddBulk(sums, staged, kSliceElems * 4);
-      ptx::StoreBoxCommit();
-    }
   }
 
   __device__ __forceinline__ void LoadFirst() const {
