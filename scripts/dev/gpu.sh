@@ -27,9 +27,9 @@ need_nvrtc() {
 
 # The programs of flash_attention_v2_optimized.h on a GPU: its tests, then its bench.
 test_fa2_opt() {
-  build_preset release session_test bench_flash_attention_v2_opt
+  build_preset release gpu_session bench_flash_attention_v2_opt
   export HEED_FLASH_ATTENTION_V2_OPT=cuda
-  build/release/tests/session/session_test --gtest_filter='FlashAttentionV2Opt*'
+  build/release/tests/gpu/gpu_session --gtest_filter='FlashAttentionV2Opt*'
   build/release/examples/bench_flash_attention_v2_opt
 }
 

@@ -116,13 +116,15 @@ Status Decode(const heed_decode_args_t* args) {
   return cpu::RunDecode(problem, plan, workspace.data());
 }
 
-Status CheckDecode(const heed_decode_args_t* args) {
+Status PrepareDecode(const heed_decode_args_t* args) {
   core::DecodeProblem problem;
   core::DeviceFacts facts;
   Plan plan;
   HEED_RETURN_IF_ERROR(core::BuildDecodeProblem(args, Purpose::kPlan, &problem));
   HEED_RETURN_IF_ERROR(ReadFacts(problem.attention.exec, &facts));
-  return core::PlanDecode(problem, facts, &plan, nullptr);
+  HEED_RETURN_IF_ERROR(core::PlanDecode(problem, facts, &plan, nullptr));
+  if (plan.row->backend != core::Backend::kCuda) return {};
+  return cuda::Decode(problem, plan, cuda::Action::kPrepare);
 }
 
 }  // namespace heed::api

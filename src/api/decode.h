@@ -7,8 +7,9 @@
 namespace heed::api {
 
 core::Status Decode(const heed_decode_args_t* args);
-// What Decode would say of the same call before it runs; data pointers may be null.
-core::Status CheckDecode(const heed_decode_args_t* args);
+// What Decode would say of the same call before it runs, and its kernels are loaded; data pointers
+// may be null.
+core::Status PrepareDecode(const heed_decode_args_t* args);
 
 }  // namespace heed::api
 

@@ -44,6 +44,17 @@ class TokenRows {
   heed_tensor_t tensor_;
 };
 
+// Arguments of flash_attention_v2_opt_decode.
+struct OneStep {
+  const float* q;
+  const float* k_new;
+  const float* v_new;
+  float* o;
+  int batch_heads;
+  int position;
+  int head_dim;
+};
+
 // What a heed_session_... call said, with its message.
 Status StatusOf(heed_status_t status) {
   return status == HEED_OK ? Status() : Status(status, heed_last_error());
@@ -58,8 +69,7 @@ class Generation {
   Status Output(float* o, int batch_heads);
   void Synchronize() { static_cast<void>(heed_session_synchronize(session_)); }
   void Reset() { static_cast<void>(heed_session_truncate(session_, 0)); }
-  // Makes ready for appending a token at `position`.
-  Status MoveTo(int position, int batch_heads, int head_dim);
+  Status Run(const OneStep& step);
 
   bool is_initialized() const { return session_ != nullptr; }
   int max_batch_heads() const { return max_batch_heads_; }
@@ -70,7 +80,9 @@ class Generation {
  private:
   Status Open(int batch_heads);
   Status CheckReady() const;
-  Status CheckStep(int position, int batch_heads, int head_dim) const;
+  Status CheckStep(const OneStep& step) const;
+  // Makes ready for appending a token at step.position.
+  Status MoveTo(const OneStep& step);
   Status CheckBatchHeads(int batch_heads, int limit, const char* limit_name) const;
 
   heed_session_t* session_ = nullptr;
@@ -135,7 +147,7 @@ Status Generation::Init(int max_batch_heads, int max_tokens, int head_dim) {
   max_tokens_ = max_tokens;
   head_dim_ = head_dim;
   max_batch_heads_ = max_batch_heads;
-  const Status opened = Open(max_batch_heads);
+  Status opened = Open(max_batch_heads);
   if (!opened.ok()) CleanUp();
   return opened;
 }
@@ -202,31 +214,42 @@ Status Generation::Output(float* o, int batch_heads) {
   return {};
 }
 
-Status Generation::CheckStep(int position, int batch_heads, int head_dim) const {
-  if (position < 0 || position > NumTokens()) {
+Status Generation::CheckStep(const OneStep& step) const {
+  const std::pair<const char*, const float*> tensors[] = {
+      {"Q", step.q}, {"K_new", step.k_new}, {"V_new", step.v_new}, {"O", step.o}};
+  for (const auto& [name, data] : tensors) {
+    if (data == nullptr) return InvalidArgument(Format("%s = NULL: is required", name));
+  }
+  if (step.position < 0 || step.position > NumTokens()) {
     return InvalidArgument(Format("cache_pos = %d: must be from 0 to %d, the tokens in the cache",
-                                  position, NumTokens()));
+                                  step.position, NumTokens()));
   }
-  if (position > 0 && head_dim != head_dim_) {
+  if (step.position > 0 && step.head_dim != head_dim_) {
     return InvalidArgument(
-        Format("head_dim = %d: must be %d, as in the tokens before", head_dim, head_dim_));
+        Format("head_dim = %d: must be %d, as in the tokens before", step.head_dim, head_dim_));
   }
-  if (position > 0 && batch_heads != batch_heads_) {
-    return InvalidArgument(
-        Format("batch_heads = %d: must be %d, as in the tokens before", batch_heads, batch_heads_));
+  if (step.position > 0 && step.batch_heads != batch_heads_) {
+    return InvalidArgument(Format("batch_heads = %d: must be %d, as in the tokens before",
+                                  step.batch_heads, batch_heads_));
   }
-  if (batch_heads >= 1) return {};
-  return InvalidArgument(Format("batch_heads = %d: must be at least 1", batch_heads));
+  if (step.batch_heads >= 1) return {};
+  return InvalidArgument(Format("batch_heads = %d: must be at least 1", step.batch_heads));
 }
 
-Status Generation::MoveTo(int position, int batch_heads, int head_dim) {
-  HEED_RETURN_IF_ERROR(CheckStep(position, batch_heads, head_dim));
-  const bool fits = session_ != nullptr && head_dim == head_dim_ && batch_heads <= max_batch_heads_;
-  if (!fits) {
-    return Init(std::max(batch_heads, max_batch_heads_), std::max(kDefaultCacheTokens, max_tokens_),
-                head_dim);
-  }
-  return StatusOf(heed_session_truncate(session_, position));
+Status Generation::MoveTo(const OneStep& step) {
+  const bool fits =
+      session_ != nullptr && step.head_dim == head_dim_ && step.batch_heads <= max_batch_heads_;
+  if (fits) return StatusOf(heed_session_truncate(session_, step.position));
+  return Init(std::max(step.batch_heads, max_batch_heads_),
+              std::max(kDefaultCacheTokens, max_tokens_), step.head_dim);
+}
+
+Status Generation::Run(const OneStep& step) {
+  HEED_RETURN_IF_ERROR(CheckStep(step));
+  HEED_RETURN_IF_ERROR(MoveTo(step));
+  HEED_RETURN_IF_ERROR(Load(step.q, step.k_new, step.v_new, step.batch_heads));
+  HEED_RETURN_IF_ERROR(Decode(step.batch_heads));
+  return Output(step.o, step.batch_heads);
 }
 
 // The process's only one. Never destroyed: other threads may still call while the process ends.
@@ -275,18 +298,18 @@ extern "C" void flash_attention_v2_opt_cleanup(void) {
   DoWithGeneration([](Generation& generation) { generation.CleanUp(); });
 }
 
-extern "C" int flash_attention_v2_opt_load_qkv(const float* Q, const float* K, const float* V,
+extern "C" int flash_attention_v2_opt_load_qkv(const float* q, const float* k, const float* v,
                                                int batch_heads) {
   return WithGeneration(
-      [&](Generation& generation) { return generation.Load(Q, K, V, batch_heads); });
+      [&](Generation& generation) { return generation.Load(q, k, v, batch_heads); });
 }
 
 extern "C" int flash_attention_v2_opt_decode_gpu(int batch_heads, int) {
   return WithGeneration([&](Generation& generation) { return generation.Decode(batch_heads); });
 }
 
-extern "C" int flash_attention_v2_opt_get_output(float* O, int batch_heads) {
-  return WithGeneration([&](Generation& generation) { return generation.Output(O, batch_heads); });
+extern "C" int flash_attention_v2_opt_get_output(float* o, int batch_heads) {
+  return WithGeneration([&](Generation& generation) { return generation.Output(o, batch_heads); });
 }
 
 extern "C" void flash_attention_v2_opt_sync(void) {
@@ -315,20 +338,11 @@ extern "C" void flash_attention_v2_opt_info(int* initialized, int* max_cache, in
   });
 }
 
-extern "C" int flash_attention_v2_opt_decode(const float* Q, const float* K_new, const float* V_new,
-                                             float* O, int batch_heads, int cache_pos,
+// The parameter list is that of the interface.
+// NOLINTNEXTLINE(readability-function-size)
+extern "C" int flash_attention_v2_opt_decode(const float* q, const float* k_new, const float* v_new,
+                                             float* o, int batch_heads, int cache_pos,
                                              int head_dim) {
-  return WithGeneration([&](Generation& generation) -> heed::core::Status {
-    const std::pair<const char*, const float*> tensors[] = {
-        {"Q", Q}, {"K_new", K_new}, {"V_new", V_new}, {"O", O}};
-    for (const auto& [name, data] : tensors) {
-      if (data == nullptr) {
-        return heed::core::InvalidArgument(heed::core::Format("%s = NULL: is required", name));
-      }
-    }
-    HEED_RETURN_IF_ERROR(generation.MoveTo(cache_pos, batch_heads, head_dim));
-    HEED_RETURN_IF_ERROR(generation.Load(Q, K_new, V_new, batch_heads));
-    HEED_RETURN_IF_ERROR(generation.Decode(batch_heads));
-    return generation.Output(O, batch_heads);
-  });
+  const heed::api::OneStep step = {q, k_new, v_new, o, batch_heads, cache_pos, head_dim};
+  return WithGeneration([&](Generation& generation) { return generation.Run(step); });
 }

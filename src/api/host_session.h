@@ -23,6 +23,7 @@ class HostSessionDevice final : public core::SessionDevice {
   core::Status Download(const void* rows, core::DType dtype,
                         const core::TensorInfo& target) override;
   core::Status Synchronize() override { return {}; }
+  void* stream() const override { return nullptr; }
 
  private:
   const core::ExecOptions exec_;

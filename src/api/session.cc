@@ -12,6 +12,7 @@
 #include "api/host_session.h"
 #include "core/abi_struct.h"
 #include "core/session_config.h"
+#include "cuda/backend.h"
 
 namespace heed::api {
 namespace {
@@ -74,6 +75,7 @@ Status MakeDevice(const core::SessionConfig& config, const core::ExecOptions& ex
     *device = std::make_unique<HostSessionDevice>(exec);
     return {};
   }
+  if (exec.backend == HEED_BACKEND_CUDA) return cuda::MakeSessionDevice(exec, device);
   return core::Unsupported(
       core::Format("sessions on %s: no backend of this build keeps one there; "
                    "call heed_decode",
@@ -87,8 +89,9 @@ Status Create(const heed_session_config_t* source, heed_session_t** handle) {
   HEED_RETURN_IF_ERROR(core::RequirePointer("session", handle));
   HEED_RETURN_IF_ERROR(core::ReadSessionConfig(source, &config));
   HEED_RETURN_IF_ERROR(core::ReadRequiredStruct("config", source, &read));
-  auto created = std::make_unique<Session>(config, read, session::DecodeCalls{CheckDecode, Decode});
-  HEED_RETURN_IF_ERROR(created->CheckFirstStep());
+  auto created =
+      std::make_unique<Session>(config, read, session::DecodeCalls{PrepareDecode, Decode});
+  HEED_RETURN_IF_ERROR(created->PrepareFirstStep());
   HEED_RETURN_IF_ERROR(MakeDevice(config, created->exec(), &device));
   HEED_RETURN_IF_ERROR(created->Start(std::move(device)));
   *handle = Table().Add(std::move(created));

@@ -46,6 +46,8 @@ class SessionDevice {
   // Waits for decode calls made before, and for a host tensor until it is written.
   virtual Status Download(const void* rows, DType dtype, const TensorInfo& target) = 0;
   virtual Status Synchronize() = 0;
+  // Of the session's decode calls; null on the host.
+  virtual void* stream() const = 0;
 };
 
 }  // namespace heed::core

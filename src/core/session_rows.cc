@@ -3,10 +3,18 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/kv_row.h"
+#include "device/float16.h"
 
 namespace heed::core {
 namespace {
+
+template <class From, class To>
+void ConvertEach(const std::uint8_t* source, std::int64_t num_elems, std::uint8_t* target,
+                 To (*convert)(From)) {
+  const auto* in = reinterpret_cast<const From*>(source);
+  auto* out = reinterpret_cast<To*>(target);
+  for (std::int64_t d = 0; d < num_elems; ++d) out[d] = convert(in[d]);
+}
 
 void ConvertRow(const std::uint8_t* source, DType from, DType to, std::int64_t num_elems,
                 std::uint8_t* target) {
@@ -14,8 +22,20 @@ void ConvertRow(const std::uint8_t* source, DType from, DType to, std::int64_t n
     std::memcpy(target, source, static_cast<std::size_t>(num_elems) * DTypeBytes(from));
     return;
   }
-  for (std::int64_t d = 0; d < num_elems; ++d) {
-    StoreFloat(target, to, d, LoadFloat(source, from, d));
+  // One of the two is fp32: the caller's rows are fp32 or as in the session.
+  using Bits = device::u16;
+  if (to == DType::kF16) {
+    ConvertEach<float, Bits>(source, num_elems, target,
+                             [](float value) { return device::Fp32ToFp16(value); });
+  } else if (to == DType::kBF16) {
+    ConvertEach<float, Bits>(source, num_elems, target,
+                             [](float value) { return device::Fp32ToBf16(value); });
+  } else if (from == DType::kF16) {
+    ConvertEach<Bits, float>(source, num_elems, target,
+                             [](Bits bits) { return device::Fp16ToFp32(bits); });
+  } else {
+    ConvertEach<Bits, float>(source, num_elems, target,
+                             [](Bits bits) { return device::Bf16ToFp32(bits); });
   }
 }
 
@@ -59,6 +79,7 @@ void UnpackRows(const void* compact, DType dtype, const TensorInfo& target) {
 void PackStep(const SessionStep& step, void* block) {
   auto* base = static_cast<std::uint8_t*>(block);
   for (const SessionStep::Rows& rows : step.rows) {
+    if (!IsHostDevice(rows.source->device)) continue;
     PackRows(*rows.source, step.dtype, base + rows.at_bytes);
   }
   for (const SessionStep::Lengths& lengths : step.lengths) {

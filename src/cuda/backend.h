@@ -3,11 +3,13 @@
 #ifndef HEED_CUDA_BACKEND_H_
 #define HEED_CUDA_BACKEND_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/decode_problem.h"
 #include "core/plan.h"
+#include "core/session_device.h"
 
 namespace heed::cuda {
 
@@ -28,6 +30,10 @@ core::Status QuantizeKv(const core::QuantizeKvProblem& problem, const core::Plan
 core::Status Combine(const core::CombineProblem& problem, const core::Plan& plan, Action action);
 core::Status DropoutMask(const core::DropoutMaskProblem& problem, const core::Plan& plan,
                          Action action);
+
+// Memory, a stream and copies for a session on exec.device.
+core::Status MakeSessionDevice(const core::ExecOptions& exec,
+                               std::unique_ptr<core::SessionDevice>* device);
 
 // Reads and clears the counters that kernels on the device raised. Never waits.
 core::Status TakeErrors(heed_device_t device, heed_device_errors_t* errors);

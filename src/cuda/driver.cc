@@ -60,6 +60,17 @@ Status BindAll(const core::os::DynamicLibrary& library, Driver* d) {
       SymbolFor("cuMemsetD32Async", &d->memset_d32_async),
       SymbolFor("cuMemHostAlloc", &d->memory_host_alloc),
       SymbolFor("cuMemHostGetDevicePointer_v2", &d->memory_host_get_device_pointer),
+      SymbolFor("cuMemFreeHost", &d->memory_host_free),
+      SymbolFor("cuMemcpyHtoDAsync_v2", &d->memcpy_to_device_async),
+      SymbolFor("cuMemcpyDtoHAsync_v2", &d->memcpy_to_host_async),
+      SymbolFor("cuMemcpyDtoDAsync_v2", &d->memcpy_on_device_async),
+      SymbolFor("cuStreamCreate", &d->stream_create),
+      SymbolFor("cuStreamDestroy_v2", &d->stream_destroy),
+      SymbolFor("cuStreamSynchronize", &d->stream_synchronize),
+      SymbolFor("cuEventCreate", &d->event_create),
+      SymbolFor("cuEventDestroy_v2", &d->event_destroy),
+      SymbolFor("cuEventRecord", &d->event_record),
+      SymbolFor("cuEventSynchronize", &d->event_synchronize),
   };
   for (const Symbol& symbol : symbols) {
     *symbol.target = library.Symbol(symbol.name);

@@ -17,6 +17,7 @@ using Context = struct CUctx_st*;
 using Module = struct CUmod_st*;
 using Function = struct CUfunc_st*;
 using Stream = struct CUstream_st*;
+using Event = struct CUevent_st*;
 using MemoryPool = struct CUmemPoolHandle_st*;
 
 inline constexpr Result kSuccess = 0;
@@ -59,6 +60,8 @@ static_assert(sizeof(MemoryPoolProperties) == 88);
 inline constexpr int kPoolReleaseThreshold = 4;  // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 inline constexpr unsigned kHostAllocPortable = 1;
 inline constexpr unsigned kHostAllocMapped = 2;
+inline constexpr unsigned kStreamNonBlocking = 1;  // does not wait for the default stream
+inline constexpr unsigned kEventDisableTiming = 2;
 
 struct Driver {
   Result (*init)(unsigned flags);
@@ -91,6 +94,17 @@ struct Driver {
   Result (*memset_d32_async)(DevicePointer, unsigned value, std::size_t count, Stream);
   Result (*memory_host_alloc)(void**, std::size_t, unsigned flags);
   Result (*memory_host_get_device_pointer)(DevicePointer*, void*, unsigned flags);
+  Result (*memory_host_free)(void*);
+  Result (*memcpy_to_device_async)(DevicePointer target, const void*, std::size_t, Stream);
+  Result (*memcpy_to_host_async)(void*, DevicePointer source, std::size_t, Stream);
+  Result (*memcpy_on_device_async)(DevicePointer target, DevicePointer source, std::size_t, Stream);
+  Result (*stream_create)(Stream*, unsigned flags);
+  Result (*stream_destroy)(Stream);
+  Result (*stream_synchronize)(Stream);
+  Result (*event_create)(Event*, unsigned flags);
+  Result (*event_destroy)(Event);
+  Result (*event_record)(Event, Stream);
+  Result (*event_synchronize)(Event);
 
   // CUDA 12, else null. Types and enumerations as in cuTensorMapEncodeTiled.
   Result (*tensor_map_encode_tiled)(void* map, int type, std::uint32_t rank, void* data,

@@ -20,6 +20,7 @@ class HeldArgs {
 
   const heed_score_args_t& score() const { return score_; }
   const heed_exec_args_t& exec() const { return exec_; }
+  void SetStream(void* stream) { exec_.stream = stream; }
 
  private:
   struct HeldTensor {

@@ -42,7 +42,7 @@ Session::Session(const core::SessionConfig& config, const heed_session_config_t&
   config_.exec.allocator = held_.exec().allocator;
 }
 
-Status Session::CheckFirstStep() const {
+Status Session::PrepareFirstStep() const {
   StepBlocks blocks;
   std::vector<std::int32_t> lengths;
   HEED_RETURN_IF_ERROR(LayOutCache(config_, &blocks.cache));
@@ -52,11 +52,12 @@ Status Session::CheckFirstStep() const {
     blocks.lengths = lengths.data();
   }
   const StepCall call(config_, blocks, held_.score(), held_.exec());
-  return calls_.plan(&call.args());
+  return calls_.prepare(&call.args());
 }
 
 Status Session::Start(std::unique_ptr<core::SessionDevice> device) {
   device_ = std::move(device);
+  held_.SetStream(device_->stream());
   HEED_RETURN_IF_ERROR(LayOutCache(config_, &blocks_.cache));
   void* block = nullptr;
   HEED_RETURN_IF_ERROR(device_->Allocate(blocks_.cache.size_bytes, &block));

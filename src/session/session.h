@@ -18,7 +18,7 @@ namespace heed::session {
 
 // The decode operation, which the API layer brings.
 struct DecodeCalls {
-  core::Status (*plan)(const heed_decode_args_t* args);
+  core::Status (*prepare)(const heed_decode_args_t* args);
   core::Status (*run)(const heed_decode_args_t* args);
 };
 
@@ -28,8 +28,8 @@ class Session {
   Session(const core::SessionConfig& config, const heed_session_config_t& source,
           DecodeCalls calls);
 
-  // What the planner says of a first step; needs no memory.
-  core::Status CheckFirstStep() const;
+  // What the planner says of a first step, for which its kernels are loaded; needs no memory.
+  core::Status PrepareFirstStep() const;
   // Takes memory. Called once, before anything that follows.
   core::Status Start(std::unique_ptr<core::SessionDevice> device);
 
@@ -60,7 +60,7 @@ class Session {
   core::Status Flush();
 
   core::SessionConfig config_;
-  const HeldArgs held_;
+  HeldArgs held_;
   const DecodeCalls calls_;
   std::unique_ptr<core::SessionDevice> device_;
   StepBlocks blocks_;

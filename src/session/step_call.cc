@@ -28,9 +28,9 @@ bool AddPart(std::initializer_list<std::int64_t> extents, std::size_t elem_bytes
   return true;
 }
 
-// Groups of one scale each: rows as a whole, but 32 elements for int4, whose 16 levels are few.
+// Groups of one scale each: rows as a whole, but 64 elements for int4, whose 16 levels are few.
 std::int64_t NumGroups(heed_kv_format_t format, std::int64_t head_dim) {
-  constexpr std::int64_t kInt4GroupElems = 32;
+  constexpr std::int64_t kInt4GroupElems = 64;
   if (format == HEED_KV_PLAIN || core::HasInlineScales(format)) return 0;
   if (format != HEED_KV_INT4 || head_dim % kInt4GroupElems != 0) return 1;
   return head_dim / kInt4GroupElems;

@@ -113,6 +113,17 @@ const std::map<std::string, Call>& Calls() {
       HEED_CALL(cuMemsetD32Async, memset_d32_async),
       HEED_CALL(cuMemHostAlloc, memory_host_alloc),
       HEED_CALL(cuMemHostGetDevicePointer_v2, memory_host_get_device_pointer),
+      HEED_CALL(cuMemFreeHost, memory_host_free),
+      HEED_CALL(cuMemcpyHtoDAsync_v2, memcpy_to_device_async),
+      HEED_CALL(cuMemcpyDtoHAsync_v2, memcpy_to_host_async),
+      HEED_CALL(cuMemcpyDtoDAsync_v2, memcpy_on_device_async),
+      HEED_CALL(cuStreamCreate, stream_create),
+      HEED_CALL(cuStreamDestroy_v2, stream_destroy),
+      HEED_CALL(cuStreamSynchronize, stream_synchronize),
+      HEED_CALL(cuEventCreate, event_create),
+      HEED_CALL(cuEventDestroy_v2, event_destroy),
+      HEED_CALL(cuEventRecord, event_record),
+      HEED_CALL(cuEventSynchronize, event_synchronize),
       HEED_CALL(cuTensorMapEncodeTiled, tensor_map_encode_tiled),
   };
   return calls;
@@ -150,6 +161,7 @@ TEST(DriverAbi, Handles) {
   EXPECT_TRUE((std::is_same_v<Module, CUmodule>));
   EXPECT_TRUE((std::is_same_v<Function, CUfunction>));
   EXPECT_TRUE((std::is_same_v<Stream, CUstream>));
+  EXPECT_TRUE((std::is_same_v<Event, CUevent>));
   EXPECT_TRUE((std::is_same_v<MemoryPool, CUmemoryPool>));
   EXPECT_TRUE((SameForCalls<Device, CUdevice>()));
   EXPECT_TRUE((SameForCalls<DevicePointer, CUdeviceptr>()));
@@ -187,6 +199,8 @@ static_assert(HasValue(CaptureStatus::kInvalidated, CU_STREAM_CAPTURE_STATUS_INV
 static_assert(HasValue(kPoolReleaseThreshold, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD));
 static_assert(HasValue(kHostAllocPortable, CU_MEMHOSTALLOC_PORTABLE));
 static_assert(HasValue(kHostAllocMapped, CU_MEMHOSTALLOC_DEVICEMAP));
+static_assert(HasValue(kStreamNonBlocking, CU_STREAM_NON_BLOCKING));
+static_assert(HasValue(kEventDisableTiming, CU_EVENT_DISABLE_TIMING));
 
 static_assert(sizeof(MemoryPoolProperties) == sizeof(CUmemPoolProps));
 static_assert(alignof(MemoryPoolProperties) == alignof(CUmemPoolProps));

@@ -34,7 +34,7 @@ if "--gtest_output" in options:
 sys.exit(int(failed))
 """
 PROGRAMS = ["gpu_forward", "gpu_backward", "gpu_streams", "gpu_limits", "gpu_helpers",
-            "gpu_flash_attention_v2"]
+            "gpu_flash_attention_v2", "gpu_decode", "gpu_session"]
 
 
 class GpuTest(unittest.TestCase):

@@ -22,6 +22,9 @@ using Floats = std::vector<float>;
 
 class FlashAttentionV2Opt : public testing::Test {
  protected:
+#if defined(HEED_SESSIONS_ON_CUDA)
+  FlashAttentionV2Opt() { setenv("HEED_FLASH_ATTENTION_V2_OPT", "cuda", 1); }
+#endif
   ~FlashAttentionV2Opt() override { flash_attention_v2_opt_cleanup(); }
 };
 

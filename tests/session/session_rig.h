@@ -18,6 +18,13 @@
 
 namespace heed::test {
 
+// Compiled a second time for GPUs, whose decode rows take 16-bit types: fp32 sessions become fp16.
+#if defined(HEED_SESSIONS_ON_CUDA)
+inline constexpr bool kOnCuda = true;
+#else
+inline constexpr bool kOnCuda = false;
+#endif
+
 struct SessionShape {
   std::int64_t batch = 1, num_q_heads = 4, num_kv_heads = 2, head_dim = 64, head_dim_v = 64;
   std::int64_t capacity = 64;
@@ -29,6 +36,10 @@ class SessionRig {
  public:
   explicit SessionRig(const SessionShape& session_shape, std::uint64_t seed = 1)
       : shape(session_shape), random_(seed, "session") {
+    if (kOnCuda) {
+      if (shape.element == Element::kF32) shape.element = Element::kF16;
+      config.device = {HEED_DEVICE_CUDA, 0};
+    }
     config.num_sequences = shape.batch;
     config.num_q_heads = shape.num_q_heads;
     config.num_kv_heads = shape.num_kv_heads;

@@ -20,6 +20,7 @@ FakeGpu g_gpu;
 std::atomic<long long> g_num_launches = 0;
 std::atomic<long long> g_num_modules = 0;
 std::atomic<long long> g_num_tensor_maps = 0;
+std::atomic<long long> g_num_handles = 0;
 constexpr std::size_t kKeptGrids = 100;
 std::mutex g_grids_mutex;
 std::vector<unsigned> g_grids;
@@ -41,6 +42,7 @@ std::vector<unsigned> TakeFakeGrids() {
 }
 long long NumFakeModules() { return g_num_modules; }
 long long NumFakeTensorMaps() { return g_num_tensor_maps; }
+long long NumFakeHandles() { return g_num_handles; }
 
 }  // namespace heed::test
 
@@ -182,6 +184,38 @@ int cuMemHostGetDevicePointer_v2(std::uint64_t* pointer, void* block, unsigned) 
   *pointer = reinterpret_cast<std::uint64_t>(block);
   return kOk;
 }
+int cuMemFreeHost(void* block) {
+  std::free(block);
+  return kOk;
+}
+int cuMemcpyHtoDAsync_v2(std::uint64_t target, const void* source, std::size_t size_bytes, void*) {
+  std::memcpy(reinterpret_cast<void*>(target), source, size_bytes);
+  return kOk;
+}
+int cuMemcpyDtoHAsync_v2(void* target, std::uint64_t source, std::size_t size_bytes, void*) {
+  std::memcpy(target, reinterpret_cast<const void*>(source), size_bytes);
+  return kOk;
+}
+int cuMemcpyDtoDAsync_v2(std::uint64_t target, std::uint64_t source, std::size_t size_bytes,
+                         void*) {
+  std::memcpy(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), size_bytes);
+  return kOk;
+}
+int cuStreamCreate(void** stream, unsigned) {
+  *stream = new int(0);
+  ++g_num_handles;
+  return kOk;
+}
+int cuStreamDestroy_v2(void* stream) {
+  delete static_cast<int*>(stream);
+  --g_num_handles;
+  return kOk;
+}
+int cuStreamSynchronize(void*) { return kOk; }
+int cuEventCreate(void** event, unsigned) { return cuStreamCreate(event, 0); }
+int cuEventDestroy_v2(void* event) { return cuStreamDestroy_v2(event); }
+int cuEventRecord(void*, void*) { return kOk; }
+int cuEventSynchronize(void*) { return kOk; }
 int cuTensorMapEncodeTiled(void* map, int, std::uint32_t, void* data, const std::uint64_t*,
                            const std::uint64_t*, const std::uint32_t*, const std::uint32_t*, int,
                            int, int, int) {

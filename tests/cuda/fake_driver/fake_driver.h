@@ -22,6 +22,8 @@ std::vector<unsigned> TakeFakeGrids();
 long long NumFakeModules();
 // Tensor maps that were encoded.
 long long NumFakeTensorMaps();
+// Streams and events that are there.
+long long NumFakeHandles();
 
 }  // namespace heed::test
 

@@ -1,0 +1,218 @@
+#include "cuda/session_device.h"
+
+#include <algorithm>
+#include <cinttypes>
+
+#include "core/build/exec.h"
+#include "core/session_rows.h"
+#include "cuda/backend.h"
+
+namespace heed::cuda {
+
+using core::Format;
+using core::Status;
+using core::TensorInfo;
+
+namespace {
+
+DevicePointer PointerOf(const void* data) { return reinterpret_cast<DevicePointer>(data); }
+
+std::size_t BytesOf(const TensorInfo& rows) {
+  std::size_t bytes = core::DTypeBytes(rows.dtype);
+  for (std::size_t axis = 0; axis < 4; ++axis) bytes *= static_cast<std::size_t>(rows.shape[axis]);
+  return bytes;
+}
+
+bool IsCompact(const TensorInfo& rows) {
+  std::int64_t compact_elems = 1;
+  for (std::size_t axis = 4; axis-- > 0;) {
+    if (rows.shape[axis] != 1 && rows.stride_elems[axis] != compact_elems) return false;
+    compact_elems *= rows.shape[axis];
+  }
+  return true;
+}
+
+}  // namespace
+
+SessionDevice::~SessionDevice() {
+  CallContext context;
+  if (!context.Enter(exec_).ok()) return;
+  context.driver().stream_synchronize(context.stream());
+  for (Staging& staging : uploads_) FreeStaging(context, &staging);
+  FreeStaging(context, &download_);
+  for (const Block& block : blocks_) Free(context, block);
+  if (!owns_stream_) return;
+  // Memory goes back to the pool in the order of the stream, which must outlive that.
+  context.driver().stream_synchronize(context.stream());
+  context.driver().stream_destroy(context.stream());
+}
+
+Status SessionDevice::Start() {
+  if (exec_.stream != nullptr) return {};
+  CallContext context;
+  Stream stream = nullptr;
+  HEED_RETURN_IF_ERROR(context.Enter(exec_));
+  HEED_RETURN_IF_ERROR(CheckResult(context.driver(),
+                                   context.driver().stream_create(&stream, kStreamNonBlocking),
+                                   "cuStreamCreate"));
+  exec_.stream = stream;
+  owns_stream_ = true;
+  return {};
+}
+
+Status SessionDevice::AllocateBlock(const CallContext& context, std::size_t size_bytes,
+                                    void** block) {
+  if (exec_.allocator != nullptr) {
+    *block = exec_.allocator->allocate(exec_.allocator->context, size_bytes, exec_.stream);
+    if (*block != nullptr) return {};
+    return {HEED_OUT_OF_MEMORY,
+            Format("exec.allocator gave no block of %zu bytes for the session", size_bytes)};
+  }
+  MemoryPool pool = nullptr;
+  DevicePointer pointer = 0;
+  HEED_RETURN_IF_ERROR(context.device().Pool(context.driver(), &pool));
+  HEED_RETURN_IF_ERROR(CheckResult(
+      context.driver(),
+      context.driver().memory_alloc_from_pool_async(&pointer, size_bytes, pool, context.stream()),
+      Format("a block of %zu bytes", size_bytes).c_str()));
+  *block = reinterpret_cast<void*>(pointer);
+  return {};
+}
+
+Status SessionDevice::Allocate(std::size_t size_bytes, void** block) {
+  CallContext context;
+  HEED_RETURN_IF_ERROR(context.Enter(exec_));
+  HEED_RETURN_IF_ERROR(AllocateBlock(context, size_bytes, block));
+  blocks_.push_back({*block, size_bytes});
+  if (PointerOf(*block) % core::kGpuWorkspaceAlignmentBytes == 0) return {};
+  return core::InvalidArgument(Format("exec.allocator.allocate = 0x%" PRIx64
+                                      ": its block must be aligned to %zu bytes",
+                                      PointerOf(*block), core::kGpuWorkspaceAlignmentBytes));
+}
+
+void SessionDevice::Free(const CallContext& context, const Block& block) {
+  if (exec_.allocator != nullptr) {
+    exec_.allocator->release(exec_.allocator->context, block.data, block.size_bytes, exec_.stream);
+  } else {
+    context.driver().memory_free_async(PointerOf(block.data), context.stream());
+  }
+}
+
+Status SessionDevice::Release(void* block) {
+  CallContext context;
+  HEED_RETURN_IF_ERROR(context.Enter(exec_));
+  const auto found = std::find_if(blocks_.begin(), blocks_.end(),
+                                  [block](const Block& owned) { return owned.data == block; });
+  if (found == blocks_.end()) return core::Internal("a session released what it does not own");
+  Free(context, *found);
+  blocks_.erase(found);
+  return {};
+}
+
+Status SessionDevice::CheckTensor(const TensorInfo& tensor, core::DType session_dtype) const {
+  if (core::IsHostDevice(tensor.device)) return {};
+  if (tensor.device.device_type != HEED_DEVICE_CUDA ||
+      tensor.device.device_id != exec_.device.device_id) {
+    return core::InvalidArgument(
+        Format("%s.device = %s: must be on the host or on %s as the session", tensor.name,
+               core::DeviceText(tensor.device).c_str(), core::DeviceText(exec_.device).c_str()));
+  }
+  if (tensor.dtype == session_dtype && IsCompact(tensor)) return {};
+  return core::Unsupported(
+      Format("%s: on the device must be compact and of the session's dtype, %s", tensor.name,
+             core::DTypeName(session_dtype)));
+}
+
+Status SessionDevice::Prepare(const CallContext& context, std::size_t size_bytes,
+                              Staging* staging) {
+  const Driver& driver = context.driver();
+  if (staging->copied == nullptr) {
+    HEED_RETURN_IF_ERROR(CheckResult(
+        driver, driver.event_create(&staging->copied, kEventDisableTiming), "cuEventCreate"));
+  } else {
+    HEED_RETURN_IF_ERROR(
+        CheckResult(driver, driver.event_synchronize(staging->copied), "cuEventSynchronize"));
+  }
+  if (staging->size_bytes >= size_bytes) return {};
+  if (staging->data != nullptr) driver.memory_host_free(staging->data);
+  staging->data = nullptr;
+  staging->size_bytes = 0;
+  HEED_RETURN_IF_ERROR(
+      CheckResult(driver, driver.memory_host_alloc(&staging->data, size_bytes, kHostAllocPortable),
+                  Format("%zu bytes of pinned host memory", size_bytes).c_str()));
+  staging->size_bytes = size_bytes;
+  return {};
+}
+
+void SessionDevice::FreeStaging(const CallContext& context, Staging* staging) {
+  if (staging->data != nullptr) context.driver().memory_host_free(staging->data);
+  if (staging->copied != nullptr) context.driver().event_destroy(staging->copied);
+  *staging = {};
+}
+
+Status SessionDevice::Upload(const core::SessionStep& step) {
+  CallContext context;
+  HEED_RETURN_IF_ERROR(context.Enter(exec_));
+  const Driver& driver = context.driver();
+  Staging& staging = uploads_[next_upload_];
+  HEED_RETURN_IF_ERROR(Prepare(context, step.size_bytes, &staging));
+  next_upload_ = (next_upload_ + 1) % kUploadsAhead;
+  core::PackStep(step, staging.data);
+  HEED_RETURN_IF_ERROR(
+      CheckResult(driver,
+                  driver.memcpy_to_device_async(PointerOf(step.block), staging.data,
+                                                step.size_bytes, context.stream()),
+                  "copying a step to the device"));
+  HEED_RETURN_IF_ERROR(
+      CheckResult(driver, driver.event_record(staging.copied, context.stream()), "cuEventRecord"));
+  for (const core::SessionStep::Rows& rows : step.rows) {
+    if (core::IsHostDevice(rows.source->device)) continue;
+    HEED_RETURN_IF_ERROR(
+        CheckResult(driver,
+                    driver.memcpy_on_device_async(PointerOf(step.block) + rows.at_bytes,
+                                                  PointerOf(rows.source->data),
+                                                  BytesOf(*rows.source), context.stream()),
+                    rows.source->name));
+  }
+  return {};
+}
+
+Status SessionDevice::Download(const void* rows, core::DType dtype, const TensorInfo& target) {
+  CallContext context;
+  HEED_RETURN_IF_ERROR(context.Enter(exec_));
+  const Driver& driver = context.driver();
+  if (!core::IsHostDevice(target.device)) {
+    return CheckResult(driver,
+                       driver.memcpy_on_device_async(PointerOf(target.data), PointerOf(rows),
+                                                     BytesOf(target), context.stream()),
+                       "copying the output");
+  }
+  TensorInfo stored = target;
+  stored.dtype = dtype;
+  HEED_RETURN_IF_ERROR(Prepare(context, BytesOf(stored), &download_));
+  HEED_RETURN_IF_ERROR(CheckResult(driver,
+                                   driver.memcpy_to_host_async(download_.data, PointerOf(rows),
+                                                               BytesOf(stored), context.stream()),
+                                   "copying the output to the host"));
+  HEED_RETURN_IF_ERROR(CheckResult(driver, driver.stream_synchronize(context.stream()),
+                                   "waiting for the session's output"));
+  core::UnpackRows(download_.data, dtype, target);
+  return {};
+}
+
+Status SessionDevice::Synchronize() {
+  CallContext context;
+  HEED_RETURN_IF_ERROR(context.Enter(exec_));
+  return CheckResult(context.driver(), context.driver().stream_synchronize(context.stream()),
+                     "waiting for the session");
+}
+
+Status MakeSessionDevice(const core::ExecOptions& exec,
+                         std::unique_ptr<core::SessionDevice>* device) {
+  auto made = std::make_unique<SessionDevice>(exec);
+  HEED_RETURN_IF_ERROR(made->Start());
+  *device = std::move(made);
+  return {};
+}
+
+}  // namespace heed::cuda

@@ -1,0 +1,70 @@
+// Session memory on a GPU.
+//
+// A step comes through pinned host memory in one copy: cache lengths, q, k and v stand side by side
+// on both sides. Copies and kernels of a session share one stream: a step must be copied before it
+// is attended to, and its output be there before it is fetched, so a second stream would only add
+// events.
+#ifndef HEED_CUDA_SESSION_DEVICE_H_
+#define HEED_CUDA_SESSION_DEVICE_H_
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "core/session_device.h"
+#include "cuda/context.h"
+
+namespace heed::cuda {
+
+class SessionDevice final : public core::SessionDevice {
+ public:
+  explicit SessionDevice(const core::ExecOptions& exec) : exec_(exec) {}
+  SessionDevice(const SessionDevice&) = delete;
+  SessionDevice& operator=(const SessionDevice&) = delete;
+  // Waits for the session's work.
+  ~SessionDevice() override;
+
+  // Called once, before anything else: a stream of its own unless exec brings one.
+  core::Status Start();
+
+  core::Status Allocate(std::size_t size_bytes, void** block) override;
+  core::Status Release(void* block) override;
+  core::Status CheckTensor(const core::TensorInfo& tensor,
+                           core::DType session_dtype) const override;
+  core::Status Upload(const core::SessionStep& step) override;
+  core::Status Download(const void* rows, core::DType dtype,
+                        const core::TensorInfo& target) override;
+  core::Status Synchronize() override;
+  void* stream() const override { return exec_.stream; }
+
+ private:
+  struct Block {
+    void* data;
+    std::size_t size_bytes;
+  };
+  // Pinned host memory that a copy may still be reading until `copied` has passed.
+  struct Staging {
+    void* data = nullptr;
+    std::size_t size_bytes = 0;
+    Event copied = nullptr;
+  };
+
+  core::Status AllocateBlock(const CallContext& context, std::size_t size_bytes, void** block);
+  void Free(const CallContext& context, const Block& block);
+  // Ready to be written to, with room for size_bytes.
+  core::Status Prepare(const CallContext& context, std::size_t size_bytes, Staging* staging);
+  void FreeStaging(const CallContext& context, Staging* staging);
+
+  core::ExecOptions exec_;  // its stream is the session's
+  bool owns_stream_ = false;
+  std::vector<Block> blocks_;
+  // The host may be as many steps ahead of the device.
+  static constexpr std::size_t kUploadsAhead = 4;
+  std::array<Staging, kUploadsAhead> uploads_;
+  std::size_t next_upload_ = 0;
+  Staging download_;
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_SESSION_DEVICE_H_
