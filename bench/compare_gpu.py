@@ -260,6 +260,8 @@ def parse_options():
     options = parser.parse_args()
     if options.rounds < MIN_ROUNDS:
         parser.error(f"--rounds {options.rounds}: a median needs at least {MIN_ROUNDS}")
+    if options.preset == "decode" and options.repeat_of:
+        parser.error("--repeat-of: the preset decode has no table of two calls yet")
     options.peers = options.peers or PEERS_OF_PRESET.get(options.preset, "flash,cudnn")
     unknown = set(options.peers.split(",")) - set(PEERS)
     if unknown:

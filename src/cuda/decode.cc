@@ -43,12 +43,13 @@ struct Schedule {
 Schedule ScheduleOf(const DecodeProblem& problem, const KernelRow& row, std::int64_t num_ctas) {
   const core::Shape& shape = problem.attention.shape;
   Schedule schedule;
+  const std::int64_t tile_kv_rows = DecodeKeyOf(row, problem).traits.tile_kv;
   const std::int64_t row_tiles =
       device::CeilDiv<std::int64_t>(shape.group * shape.max_q_len, row.tile_q_rows);
   schedule.num_tasks = shape.batch * shape.num_kv_heads * row_tiles;
   DecodeScheduleArg& arg = schedule.arg;
   arg.num_ctas = static_cast<i32>(num_ctas);
-  arg.min_blocks = static_cast<i32>(std::max<std::int64_t>(1, kMinShareKeys / row.tile_kv_rows));
+  arg.min_blocks = static_cast<i32>(std::max<std::int64_t>(1, kMinShareKeys / tile_kv_rows));
   arg.num_row_tiles = static_cast<i32>(row_tiles);
   schedule.num_slots = 2 * num_ctas;
   schedule.num_arrivals = num_ctas;
@@ -56,7 +57,7 @@ Schedule ScheduleOf(const DecodeProblem& problem, const KernelRow& row, std::int
     arg.max_parts = static_cast<i32>(
         problem.num_splits > 0 ? std::min<std::int64_t>(problem.num_splits, kMaxParts) : kMaxParts);
     arg.min_part_blocks =
-        problem.num_splits > 0 ? 1 : static_cast<i32>(kMinPartKeys / row.tile_kv_rows);
+        problem.num_splits > 0 ? 1 : static_cast<i32>(kMinPartKeys / tile_kv_rows);
     schedule.num_slots = schedule.num_tasks * arg.max_parts;
     schedule.num_arrivals = schedule.num_tasks;
   }
@@ -267,6 +268,7 @@ void SetFormat(const DecodeProblem& problem, KernelTraits* traits) {
   variant.format = FormatOf(problem.k.format);
   variant.key_groups_log2 = Log2Of(problem.k.num_groups);
   variant.value_groups_log2 = Log2Of(problem.v.num_groups);
+  traits->tile_kv *= 2;
   traits->variant = EncodeDecodeVariant(variant);
   constexpr int kMostStages = 8;
   traits->num_stages = kMostStages;

@@ -128,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(Config::kNumThreads, Config::kVaria
       const u32 address = ring.Stage(store_stage);
 #pragma unroll 1
       for (int step = 0; step < Config::kSteps; ++step) {
-        const int row = step * kDecodeStepKeys;
+        const int row = step * Config::kStepKeys;
         AttendStep(rows, args, StepPlace{address, row, first_key + row});
       }
     }

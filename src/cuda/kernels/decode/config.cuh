@@ -30,7 +30,11 @@ struct DecodeConfig {
   static constexpr int kNumThreads = DecodeThreads(kShape);
   static constexpr int kTeamThreads = kNumThreads / T::kKvGroups;
   static constexpr int kTeamKeys = T::kTileKv / T::kKvGroups;
-  static constexpr int kSteps = kTeamKeys / kDecodeStepKeys;
+  // Payload takes more work before a product: more keys at a time keep more of it under way.
+  static constexpr int kStepKeys =
+      kVariant.format != CacheFormat::kPlain && kTeamKeys % 32 == 0 ? 32 : kDecodeStepKeys;
+  static constexpr int kSteps = kTeamKeys / kStepKeys;
+  static constexpr int kStepTiles = kStepKeys / 8;
   static constexpr CacheFormat kFormat = kVariant.format;
   static constexpr bool kIsQuantised = kFormat != CacheFormat::kPlain;
   // Payloads are multiplied as fp16, which holds all of them exactly.

@@ -46,6 +46,11 @@ __device__ __forceinline__ device::KeyRange KeysOfTokens(const DecodeArgs& args,
                                                          i64 last) {
   const i64 num_tokens = args.problem.lengths.max_q_len;
   const device::WindowRule& window = args.problem.score.window;
+  // Most calls: no window, or a single token that may see what came before it.
+  const bool is_last_alone = num_tokens == 1 && window.alignment == device::Alignment::kBottomRight;
+  if (window.left < 0 && (window.right < 0 || is_last_alone)) {
+    return device::KeyRange{keys.first_key, keys.kv_len};
+  }
   device::KeyRange range = device::VisibleKeys(window, first, num_tokens, keys.kv_len);
   range.begin = device::Max<i64>(range.begin, keys.first_key);
   if (last != first) {

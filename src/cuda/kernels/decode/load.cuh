@@ -77,6 +77,10 @@ class BlockLoader {
   static constexpr bool kSharesLookups =
       Traits::kPaged && 32 % C::kKeyChunks == 0 && C::kKeyChunks == C::kValueChunks;
 
+  static constexpr bool kHasFastCopies = !Traits::kPaged && Traits::kRowAccess == 0 &&
+                                         C::kTeamThreads % C::kKeyChunks == 0 &&
+                                         C::kTeamThreads % C::kValueChunks == 0;
+
   __device__ __forceinline__ BlockLoader(const DecodeArgs& args, const CacheRows& rows,
                                          device::KeyRange keys, int team, int thread)
       : args_(args),
@@ -103,12 +107,23 @@ class BlockLoader {
         place = PlaceOfKey(args_.problem.paging, entry_, key, args_.problem.errors);
       }
     }
-    LoadRows<C::kKeyChunks, typename C::KeyTile>(stage_address, rows_.k, rows_.k_row_bytes,
-                                                 rows_.k_page_bytes, args_.problem.head_dim,
-                                                 first_key, place);
-    LoadRows<C::kValueChunks, typename C::ValueTile>(stage_address + C::kShared.k_bytes, rows_.v,
-                                                     rows_.v_row_bytes, rows_.v_page_bytes,
-                                                     args_.problem.head_dim_v, first_key, place);
+    const bool is_inner = first_key >= begin_ && first_key + C::kTeamKeys <= end_ &&
+                          args_.problem.head_dim == Traits::kHeadDim &&
+                          args_.problem.head_dim_v == Traits::kHeadDimV;
+    const u32 v_address = stage_address + C::kShared.k_bytes;
+    if (kHasFastCopies && is_inner) {
+      CopyRows<C::kKeyChunks, typename C::KeyTile>(stage_address, rows_.k, rows_.k_row_bytes,
+                                                   first_key);
+      CopyRows<C::kValueChunks, typename C::ValueTile>(v_address, rows_.v, rows_.v_row_bytes,
+                                                       first_key);
+    } else {
+      LoadRows<C::kKeyChunks, typename C::KeyTile>(stage_address, rows_.k, rows_.k_row_bytes,
+                                                   rows_.k_page_bytes, args_.problem.head_dim,
+                                                   first_key, place);
+      LoadRows<C::kValueChunks, typename C::ValueTile>(v_address, rows_.v, rows_.v_row_bytes,
+                                                       rows_.v_page_bytes, args_.problem.head_dim_v,
+                                                       first_key, place);
+    }
     if constexpr (C::kIsQuantised) {
       const u32 scales = stage_address + C::kShared.k_bytes + C::kShared.v_bytes;
       LoadScales<C::kKeyGroups>(scales, args_.k, first_key);
@@ -126,6 +141,22 @@ class BlockLoader {
     const int lane = thread_ % 32;
     return block * Traits::kTileKv + first_row_ + lane / kRowsPerPass * kRowStep +
            thread_ / 32 * kRowsPerPass + lane % kRowsPerPass;
+  }
+
+  // Rows that are all visible and whole, of a contiguous cache.
+  template <int kChunks, class Tile>
+  __device__ __forceinline__ void CopyRows(u32 tile_address, const u8* data, i64 row_bytes,
+                                           i32 first_key) const {
+    constexpr int kRowStep = C::kTeamThreads / kChunks;
+    const int row = thread_ / kChunks;
+    const int chunk = thread_ % kChunks;
+    const u8* source = data + (first_key + row) * row_bytes + chunk * 16;
+    const i64 step_bytes = kRowStep * row_bytes;
+#pragma unroll
+    for (int pass = 0; pass < C::kTeamKeys / kRowStep; ++pass) {
+      ptx::CopyAsync16(tile_address + Tile::ChunkOffset(pass * kRowStep + row, chunk), source, 16);
+      source += step_bytes;
+    }
   }
 
   template <int kChunks, class Tile>
@@ -163,12 +194,12 @@ class BlockLoader {
       }
       const u8* source = is_valid ? data + offset_bytes : data;
       const u32 address = tile_address + Tile::ChunkOffset(row, chunk);
-      const i32 row_bytes = DecodeRowBytes(C::kFormat, head_dim);
+      const i32 payload_bytes = DecodeRowBytes(C::kFormat, head_dim);
       if constexpr (Traits::kRowAccess == 0) {
-        const bool is_copied = is_valid && chunk * 16 < row_bytes;
+        const bool is_copied = is_valid && chunk * 16 < payload_bytes;
         ptx::CopyAsync16(address, source + (is_copied ? chunk * 16 : 0), is_copied ? 16u : 0u);
       } else if constexpr (C::kIsQuantised) {
-        CopyChunkByByte(address, source, chunk * 16, row_bytes, is_valid);
+        CopyChunkByByte(address, source, chunk * 16, payload_bytes, is_valid);
       } else {
         CopyChunkByElement<typename C::Element>(address, source, chunk * 8, head_dim, is_valid);
       }

@@ -153,15 +153,22 @@ __device__ __forceinline__ void StartRows(WarpRows<C>& rows, const DecodeArgs& a
   }
 }
 
-// Products of two neighbouring tiles of 8 keys to scores in log2 units, -inf where hidden.
+// A step's keys in tiles of 8: scores, then probabilities. Lane l has of tile n the rows l / 4 and
+// l / 4 + 8, keys 8 n + 2 (l % 4) and the next.
 template <class C>
-__device__ __forceinline__ void FinishScores(float (&s)[2][4], const WarpRows<C>& rows,
+using StepScores = float[C::kStepTiles][4];
+// Something for each of a lane's keys.
+template <class C>
+using StepKeys = float[C::kStepTiles][2];
+
+// Products of a step to scores in log2 units, -inf where hidden.
+template <class C>
+__device__ __forceinline__ void FinishScores(StepScores<C>& s, const WarpRows<C>& rows,
                                              const DecodeArgs& args, i32 first_key) {
   const int lane = threadIdx.x % 32;
-  const bool is_inner =
-      first_key >= rows.inner_low && first_key + kDecodeStepKeys <= rows.inner_high;
+  const bool is_inner = first_key >= rows.inner_low && first_key + C::kStepKeys <= rows.inner_high;
 #pragma unroll
-  for (int n = 0; n < 2; ++n) {
+  for (int n = 0; n < C::kStepTiles; ++n) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int half = i / 2;
@@ -184,23 +191,22 @@ __device__ __forceinline__ void FinishScores(float (&s)[2][4], const WarpRows<C>
 // Scores above the reference by this much in log2 units move it: 2^8 keeps every digit of fp16.
 constexpr float kStaleLog2 = 8.0f;
 
-// A step's 16 keys in two tiles of 8: scores, then probabilities. Lane l has of tile n the rows
-// l / 4 and l / 4 + 8, keys 8 n + 2 (l % 4) and the next.
-using StepScores = float[2][4];
-
 // Scores to probabilities. The reference moves only when a score is far above it, so that nothing
 // needs other lanes in most steps; the result is exact whichever reference is taken. value_log2:
 // what the probabilities of a key will be multiplied by before they are rounded, [tile][key].
 template <class C>
-__device__ __forceinline__ void SoftmaxOfStep(StepScores& s, WarpRows<C>& rows,
-                                              const float (&value_log2)[2][2]) {
+__device__ __forceinline__ void SoftmaxOfStep(StepScores<C>& s, WarpRows<C>& rows,
+                                              const StepKeys<C>& value_log2) {
   bool moves = false;
   float highest[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    highest[half] =
-        fmaxf(fmaxf(s[0][2 * half] + value_log2[0][0], s[0][2 * half + 1] + value_log2[0][1]),
-              fmaxf(s[1][2 * half] + value_log2[1][0], s[1][2 * half + 1] + value_log2[1][1]));
+    highest[half] = -device::kInfinity;
+#pragma unroll
+    for (int n = 0; n < C::kStepTiles; ++n) {
+      highest[half] = fmaxf(highest[half], fmaxf(s[n][2 * half] + value_log2[n][0],
+                                                 s[n][2 * half + 1] + value_log2[n][1]));
+    }
     moves = moves || highest[half] > rows.ref_log2[half] + kStaleLog2;
   }
   if (__any_sync(0xFFFFFFFFu, moves)) {
@@ -222,7 +228,7 @@ __device__ __forceinline__ void SoftmaxOfStep(StepScores& s, WarpRows<C>& rows,
   for (int half = 0; half < 2; ++half) {
     const float reference = device::FiniteMax(rows.ref_log2[half]);
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {
+    for (int n = 0; n < C::kStepTiles; ++n) {
 #pragma unroll
       for (int i = 2 * half; i < 2 * half + 2; ++i) {
         s[n][i] = ptx::Exp2(s[n][i] - reference);
@@ -232,7 +238,7 @@ __device__ __forceinline__ void SoftmaxOfStep(StepScores& s, WarpRows<C>& rows,
   }
 }
 
-// 16 keys of a stage.
+// Keys of a step in a stage.
 struct StepPlace {
   u32 address;    // of the stage
   int first_row;  // within the team's rows
@@ -246,7 +252,7 @@ __device__ __forceinline__ void AttendPlainStep(WarpRows<C>& rows, const DecodeA
   const int lane = threadIdx.x % 32;
   const BlockReader<typename C::KeyTile, BlockOrder::kAcross> keys(place.address, 0, lane);
   const BlockReader<typename C::ValueTile> values(place.address + C::kShared.k_bytes, 0, lane);
-  StepScores s = {};
+  StepScores<C> s = {};
 #pragma unroll
   for (int block = 0; block < C::kKeyBlocks; ++block) {
     u32 k[4];
@@ -255,7 +261,7 @@ __device__ __forceinline__ void AttendPlainStep(WarpRows<C>& rows, const DecodeA
     MmaK16<Element>(s[1], rows.q[block], k[2], k[3]);
   }
   FinishScores(s, rows, args, place.first_key);
-  constexpr float kNoScales[2][2] = {};
+  constexpr StepKeys<C> kNoScales = {};
   SoftmaxOfStep(s, rows, kNoScales);
   const u32 p[4] = {Element::Pack(s[0][0], s[0][1]), Element::Pack(s[0][2], s[0][3]),
                     Element::Pack(s[1][0], s[1][1]), Element::Pack(s[1][2], s[1][3])};
@@ -275,7 +281,7 @@ __device__ __forceinline__ u32 PayloadWord(u32 tile_address, int row, int word) 
 }
 
 template <class C>
-__device__ __forceinline__ void MultiplyPayloadKeys(StepScores& s, const WarpRows<C>& rows,
+__device__ __forceinline__ void MultiplyPayloadKeys(StepScores<C>& s, const WarpRows<C>& rows,
                                                     const StepPlace& place) {
   using Format = Payload<C::kFormat>;
   const int lane = threadIdx.x % 32;
@@ -285,11 +291,11 @@ __device__ __forceinline__ void MultiplyPayloadKeys(StepScores& s, const WarpRow
   constexpr int kWordsPerGroup = kWords / C::kKeyGroups;
 #pragma unroll
   for (int group = 0; group < C::kKeyGroups; ++group) {
-    StepScores part = {};
+    StepScores<C> part = {};
 #pragma unroll
     for (int w = group * kWordsPerGroup; w < (group + 1) * kWordsPerGroup; ++w) {
 #pragma unroll
-      for (int n = 0; n < 2; ++n) {
+      for (int n = 0; n < C::kStepTiles; ++n) {
         u32 pairs[Format::kPairs];
         Format::Unpack(pairs,
                        PayloadWord<typename C::KeyTile>(
@@ -302,7 +308,7 @@ __device__ __forceinline__ void MultiplyPayloadKeys(StepScores& s, const WarpRow
       }
     }
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {
+    for (int n = 0; n < C::kStepTiles; ++n) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int row = place.first_row + 8 * n + lane % 4 * 2 + i;
@@ -321,7 +327,7 @@ __device__ __forceinline__ void AttendPayloadStep(WarpRows<C>& rows, const Decod
                                                   const StepPlace& place) {
   using Format = Payload<C::kFormat>;
   const int lane = threadIdx.x % 32;
-  StepScores s = {};
+  StepScores<C> s = {};
   MultiplyPayloadKeys(s, rows, place);
   FinishScores(s, rows, args, place.first_key);
   // Scales of this lane's keys; their largest counts for the reference.
@@ -331,9 +337,9 @@ __device__ __forceinline__ void AttendPayloadStep(WarpRows<C>& rows, const Decod
     const int row = place.first_row + 8 * n + lane % 4 * 2 + i;
     return __uint_as_float(ptx::LoadShared4(scales + (row * C::kValueGroups + group) * 4));
   };
-  float value_log2[2][2];
+  StepKeys<C> value_log2;
 #pragma unroll
-  for (int n = 0; n < 2; ++n) {
+  for (int n = 0; n < C::kStepTiles; ++n) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       float largest = 0x1p-60f;  // below, probabilities need no care
@@ -350,18 +356,18 @@ __device__ __forceinline__ void AttendPayloadStep(WarpRows<C>& rows, const Decod
   constexpr int kUnitsPerGroup = kUnits / C::kValueGroups;
 #pragma unroll
   for (int group = 0; group < C::kValueGroups; ++group) {
-    u32 p[4];
+    u32 p[C::kStepTiles / 2][4];
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {
+    for (int n = 0; n < C::kStepTiles; ++n) {
       const float low = scale_of(n, 0, group), high = scale_of(n, 1, group);
-      p[2 * n] = F16::Pack(s[n][0] * low, s[n][1] * high);
-      p[2 * n + 1] = F16::Pack(s[n][2] * low, s[n][3] * high);
+      p[n / 2][n % 2 * 2] = F16::Pack(s[n][0] * low, s[n][1] * high);
+      p[n / 2][n % 2 * 2 + 1] = F16::Pack(s[n][2] * low, s[n][3] * high);
     }
 #pragma unroll
     for (int unit = group * kUnitsPerGroup; unit < (group + 1) * kUnitsPerGroup; ++unit) {
-      u32 v[2][kTiles];
+      u32 v[C::kStepTiles][kTiles];
 #pragma unroll
-      for (int n = 0; n < 2; ++n) {
+      for (int n = 0; n < C::kStepTiles; ++n) {
         const int row = place.first_row + 8 * n + lane % 4 * 2;
         const u32 tile = place.address + C::kShared.k_bytes;
         const int word = 8 * unit + lane / 4;
@@ -369,8 +375,11 @@ __device__ __forceinline__ void AttendPayloadStep(WarpRows<C>& rows, const Decod
                           PayloadWord<typename C::ValueTile>(tile, row + 1, word));
       }
 #pragma unroll
-      for (int j = 0; j < kTiles; ++j) {
-        MmaK16<F16>(rows.o[kTiles * unit + j], p, v[0][j], v[1][j]);
+      for (int pair = 0; pair < C::kStepTiles / 2; ++pair) {
+#pragma unroll
+        for (int j = 0; j < kTiles; ++j) {
+          MmaK16<F16>(rows.o[kTiles * unit + j], p[pair], v[2 * pair][j], v[2 * pair + 1][j]);
+        }
       }
     }
   }
