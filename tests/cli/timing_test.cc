@@ -116,5 +116,18 @@ TEST(PresetCases, NamesAreUniqueAndSpeedupsReferToEarlierCases) {
   EXPECT_EQ(num_roof_bars, 8);
 }
 
+TEST(BenchPreset, BackwardHasItsBar) {
+  Options options;
+  options.bench.preset = "cpu-backward";
+  const std::vector<BenchCase> cases = PresetCases(options);
+  ASSERT_EQ(cases.size(), 13u);
+  EXPECT_EQ(cases[0].name, "backward.f32.q4096.h1.d128.t1");
+  ASSERT_TRUE(cases[0].bar.has_value());
+  EXPECT_EQ(cases[0].bar->limit, 0.65);
+  for (const BenchCase& bench_case : cases) {
+    EXPECT_EQ(bench_case.problem.bench.op, BenchOp::kBackward) << bench_case.name;
+  }
+}
+
 }  // namespace
 }  // namespace heed::tools

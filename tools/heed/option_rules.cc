@@ -55,7 +55,7 @@ void RequireEffect(const CLI::App& subcommand, const Options& options) {
                  "--softcap", "--causal", "--alignment", "--window", "--dropout-p", "--offset"},
                 why);
   }
-  if (options.bench.op != BenchOp::kForward) {
+  if (options.bench.op != BenchOp::kForward || options.bench.preset == "cpu-backward") {
     RefuseGiven(subcommand, {"--materialized"}, "is a baseline of --op forward only; leave it out");
   }
   if (!options.bench.lengths.empty()) {

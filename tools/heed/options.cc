@@ -164,8 +164,8 @@ void AddBenchOptions(CLI::App* app, Options* options) {
   BenchOptions& bench = options->bench;
   AddChoice(app, "--op", kBenchOps, &bench.op,
             "forward (default), backward, or decode against a cache of --skv rows");
-  app->add_option("--preset", bench.preset, "cpu-forward: the project's table of bars")
-      ->check(CLI::IsMember({"cpu-forward"}))
+  app->add_option("--preset", bench.preset, "cpu-forward, cpu-backward: the project's bars")
+      ->check(CLI::IsMember({"cpu-forward", "cpu-backward"}))
       ->type_name("NAME");
   app->add_option("--lengths", bench.lengths, "Sq = Skv of each row")
       ->delimiter(',')

@@ -34,6 +34,7 @@ std::string CaseName(const BenchCase& bench_case) {
 }
 
 struct Variant {
+  BenchOp op = BenchOp::kForward;
   ElementType type = ElementType::kF32;
   std::int64_t length = 4096;
   std::int64_t num_q_heads = 1;
@@ -46,6 +47,7 @@ struct Variant {
 BenchCase MakeCase(const Options& base, const Variant& variant, std::optional<Bar> bar = {}) {
   BenchCase bench_case;
   bench_case.problem = base;
+  bench_case.problem.bench.op = variant.op;
   bench_case.problem.type = variant.type;
   bench_case.problem.shape = {.num_q_heads = variant.num_q_heads,
                               .num_kv_heads = variant.num_kv_heads,
@@ -80,9 +82,27 @@ void AddRoofCells(const Options& base, std::int32_t num_threads, std::vector<Ben
   }
 }
 
-}  // namespace
+std::vector<BenchCase> BackwardCases(const Options& base) {
+  std::vector<BenchCase> cases;
+  constexpr double kBar = 0.65;
+  cases.push_back(MakeCase(base, {.op = BenchOp::kBackward}, RoofBar(kBar)));
+  for (const std::int64_t head_dim : {64, 128}) {
+    for (const heed_causal_t causal : {HEED_CAUSAL_OFF, HEED_CAUSAL_ON}) {
+      for (const std::int64_t length : {128, 1024, 4096}) {
+        cases.push_back(MakeCase(base, {.op = BenchOp::kBackward,
+                                        .length = length,
+                                        .num_q_heads = 8,
+                                        .num_kv_heads = 2,
+                                        .head_dim = head_dim,
+                                        .causal = causal,
+                                        .num_threads = NumCores()}));
+      }
+    }
+  }
+  return cases;
+}
 
-std::vector<BenchCase> PresetCases(const Options& options) {
+std::vector<BenchCase> ForwardCases(const Options& options) {
   std::vector<BenchCase> cases;
   AddRoofCells(options, 1, &cases);
   const std::string f32_full = cases[0].name;
@@ -110,6 +130,12 @@ std::vector<BenchCase> PresetCases(const Options& options) {
   memory.repetition = Repetition::kOnce;
   cases.push_back(std::move(memory));
   return cases;
+}
+
+}  // namespace
+
+std::vector<BenchCase> PresetCases(const Options& options) {
+  return options.bench.preset == "cpu-backward" ? BackwardCases(options) : ForwardCases(options);
 }
 
 std::vector<BenchCase> OptionCases(const Options& options) {
