@@ -30,11 +30,20 @@ std::string ReasonAgainst(const BackwardProblem& problem, const DeviceFacts& fac
   return "";
 }
 
-TEST(Sm90BackwardPlan, TakesHeadDimsAbove64) {
+TEST(Sm90BackwardPlan, FillsHeadDimsUpToThoseOfTheNextRow) {
   for (const std::int64_t head_dim : {72, 96, 104, 128}) {
     EXPECT_EQ(ReasonAgainst(CudaBackward(DType::kBF16, head_dim, kRows)), "") << head_dim;
   }
-  EXPECT_EQ(ReasonAgainst(CudaBackward(DType::kBF16, 64, kRows)), "is made for larger head dims");
+  for (const std::int64_t head_dim : {40, 64}) {
+    const BackwardProblem problem = CudaBackward(DType::kBF16, head_dim, kRows);
+    EXPECT_EQ(ReasonAgainst(problem), "is made for larger head dims");
+    Plan plan;
+    ASSERT_TRUE(PlanBackward(problem, Hopper(), &plan, nullptr).ok());
+    EXPECT_EQ(std::string(plan.row->id), "cuda.sm90.backward.bf16.d64.q64k128");
+  }
+  Plan plan;
+  ASSERT_TRUE(PlanBackward(CudaBackward(DType::kBF16, 32, kRows), Hopper(), &plan, nullptr).ok());
+  EXPECT_EQ(plan.row->cuda.min_compute_capability, 80) << plan.row->id;
 }
 
 TEST(Sm90BackwardPlan, TakesBoundsAndSinks) {
