@@ -77,9 +77,13 @@ class BlockLoader {
   static constexpr bool kSharesLookups =
       Traits::kPaged && 32 % C::kKeyChunks == 0 && C::kKeyChunks == C::kValueChunks;
 
+  // Whether passes of all threads copy the team's rows of so many chunks, neither more nor fewer.
+  template <int kChunks>
+  static constexpr bool kFillsPasses = C::kTeamThreads % kChunks == 0 &&
+                                       C::kTeamKeys % (C::kTeamThreads / kChunks) == 0;
   static constexpr bool kHasFastCopies = !Traits::kPaged && Traits::kRowAccess == 0 &&
-                                         C::kTeamThreads % C::kKeyChunks == 0 &&
-                                         C::kTeamThreads % C::kValueChunks == 0;
+                                         kFillsPasses<C::kKeyChunks> &&
+                                         kFillsPasses<C::kValueChunks>;
 
   __device__ __forceinline__ BlockLoader(const DecodeArgs& args, const CacheRows& rows,
                                          device::KeyRange keys, int team, int thread)
@@ -111,12 +115,17 @@ class BlockLoader {
                           args_.problem.head_dim == Traits::kHeadDim &&
                           args_.problem.head_dim_v == Traits::kHeadDimV;
     const u32 v_address = stage_address + C::kShared.k_bytes;
-    if (kHasFastCopies && is_inner) {
-      CopyRows<C::kKeyChunks, typename C::KeyTile>(stage_address, rows_.k, rows_.k_row_bytes,
-                                                   first_key);
-      CopyRows<C::kValueChunks, typename C::ValueTile>(v_address, rows_.v, rows_.v_row_bytes,
-                                                       first_key);
-    } else {
+    bool is_copied = false;
+    if constexpr (kHasFastCopies) {
+      if (is_inner) {
+        CopyRows<C::kKeyChunks, typename C::KeyTile>(stage_address, rows_.k, rows_.k_row_bytes,
+                                                     first_key);
+        CopyRows<C::kValueChunks, typename C::ValueTile>(v_address, rows_.v, rows_.v_row_bytes,
+                                                         first_key);
+        is_copied = true;
+      }
+    }
+    if (!is_copied) {
       LoadRows<C::kKeyChunks, typename C::KeyTile>(stage_address, rows_.k, rows_.k_row_bytes,
                                                    rows_.k_page_bytes, args_.problem.head_dim,
                                                    first_key, place);
@@ -148,6 +157,7 @@ class BlockLoader {
   __device__ __forceinline__ void CopyRows(u32 tile_address, const u8* data, i64 row_bytes,
                                            i32 first_key) const {
     constexpr int kRowStep = C::kTeamThreads / kChunks;
+    static_assert(kFillsPasses<kChunks> && kRowStep <= C::kTeamKeys);
     const int row = thread_ / kChunks;
     const int chunk = thread_ % kChunks;
     const u8* source = data + (first_key + row) * row_bytes + chunk * 16;

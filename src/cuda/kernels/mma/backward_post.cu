@@ -90,12 +90,14 @@ __device__ __forceinline__ void StoreTile(const BackwardArgs& args, const Sequen
   }
 }
 
-// A block of sums, through shared memory so that both sides move whole lines.
+// A block of sums, through shared memory so that both sides move whole lines. A template, so that
+// fp32 does not compile it. Out: Element.
+template <class Out>
 __device__ __forceinline__ void StoreSumBlock(const BackwardArgs& args, const Sequence& sequence,
                                               i64 batch, i32 head, i32 q_tile) {
   constexpr int kColumns = Traits::kHeadDim;
   constexpr int kPadElems = 8;  // spreads rows over the banks
-  __shared__ __align__(16) Storage rows[kBlockRows][kColumns + kPadElems];
+  __shared__ __align__(16) typename Out::Storage rows[kBlockRows][kColumns + kPadElems];
   const i32 first = q_tile * kBlockRows;
   if (first >= sequence.q_slots) return;
   const float scale = args.problem.score.scale;
@@ -108,10 +110,9 @@ __device__ __forceinline__ void StoreSumBlock(const BackwardArgs& args, const Se
   for (int quad = threadIdx.x; quad < kBlockRows * kColumns / 4; quad += kThreads) {
     const BlockElement at = BlockElementOf(quad);
     const float4 sums = has_sums ? quads[quad] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    *reinterpret_cast<u32*>(&rows[at.row][at.column]) =
-        Element::Pack(scale * sums.x, scale * sums.y);
+    *reinterpret_cast<u32*>(&rows[at.row][at.column]) = Out::Pack(scale * sums.x, scale * sums.y);
     *reinterpret_cast<u32*>(&rows[at.row + 8][at.column]) =
-        Element::Pack(scale * sums.z, scale * sums.w);
+        Out::Pack(scale * sums.z, scale * sums.w);
   }
   __syncthreads();
   constexpr int kChunks = kColumns / 8;
@@ -122,14 +123,14 @@ __device__ __forceinline__ void StoreSumBlock(const BackwardArgs& args, const Se
     if (first + row >= sequence.q_slots || num_elems <= 0) continue;
     uint4 chunk = *reinterpret_cast<const uint4*>(&rows[row][column]);
     if (first + row >= sequence.q_len) chunk = make_uint4(0, 0, 0, 0);
-    auto* target = static_cast<Storage*>(args.dq.data) +
+    auto* target = static_cast<typename Out::Storage*>(args.dq.data) +
                    device::RowOffsetElems(args.dq.strides, sequence.q_batch,
                                           sequence.q_begin + first + row, head) +
                    column;
     if constexpr (Traits::kRowAccess == 0) {
       *reinterpret_cast<uint4*>(target) = chunk;
     } else {
-      const auto* elems = reinterpret_cast<const Storage*>(&chunk);
+      const auto* elems = reinterpret_cast<const typename Out::Storage*>(&chunk);
 #pragma unroll
       for (int d = 0; d < 8; ++d) {
         if (d < num_elems) target[d] = elems[d];
@@ -204,7 +205,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const i64 batch = rest / problem.num_q_heads;
   const Sequence sequence = SequenceAt<Traits>(problem.lengths, batch);
   if constexpr (kHasBlocks) {
-    StoreSumBlock(args, sequence, batch, head, q_tile);
+    StoreSumBlock<Element>(args, sequence, batch, head, q_tile);
   } else {
     StoreTile(args, sequence, head, q_tile);
   }
