@@ -25,7 +25,7 @@ import time
 # With generated cases: dealt out in shards, longest first.
 GENERATED = ["gpu_backward", "gpu_forward", "gpu_decode"]
 # Beside them, each in a process of its own.
-OTHERS = ["gpu_flash_attention_v2", "gpu_limits", "gpu_helpers", "gpu_session"]
+OTHERS = ["gpu_hopper", "gpu_flash_attention_v2", "gpu_limits", "gpu_helpers", "gpu_session"]
 # Measures host time: runs when nothing else does.
 ALONE = ["gpu_streams"]
 TRAINING_EXAMPLE = "heed_example_train"

@@ -69,6 +69,19 @@ def gpu_text(name, report):
     return "".join(lines)
 
 
+def decode_text(name, report):
+    """One caption and one table for decode cases of bench/compare_gpu.py: a row per cache."""
+    lines = [f"{report['card']}, heed at {report['commit']}; PyTorch {report['torch']}; time of a "
+             f"step and ratio to the first peer: [{name}](bench/results/{name})\n\n",
+             "| Hq/Hkv/D, batch, cache | time | read | ratio |\n", "|---|---|---|---|\n"]
+    for case in report["cases"]:
+        peer = next(peer for peer in case["ratio"] if peer != "heed")
+        lines.append(f"| {case['case']} | {case['us']['heed']:.1f} us | "
+                     f"{case['gb_per_s']['heed']:.0f} GB/s | "
+                     f"{case['ratio'][peer]:.2f} x {peer} |\n")
+    return "".join(lines)
+
+
 def cpu_text(name, report):
     """One caption and one table for a file of bench/compare_cpu.py: a row per kind of problem, a
     column per length, the time and how many times longer each peer takes."""
@@ -97,7 +110,8 @@ def report_text(name, report):
     if "cpu" in report:
         return cpu_text(name, report)
     if "cases" in report:
-        return gpu_text(name, report)
+        is_decode = report["cases"][0]["op"] == "decode"
+        return decode_text(name, report) if is_decode else gpu_text(name, report)
     lines = [f"{report['library']['cpu']['model']}, heed {report['heed']}: "
              f"[{name}](bench/results/{name})\n\n",
              "| problem | kernel | median time | TFLOP/s | share of the roof |\n",
@@ -133,6 +147,12 @@ def self_test():
                                    "matmul_tflops": 687.0, "cases": [case]})
     if "| forward bfloat16 D = 64 full | 340 (1.20 x flash) |\n" not in gpu:
         print(f"self-test: unexpected GPU table:\n{gpu}", file=sys.stderr)
+        return 1
+    decode = report_text("d.json", {"card": "Some GPU", "commit": "abc", "torch": "2.11", "cases": [
+        {"op": "decode", "case": "decode 8/2/64 B1 S1024", "us": {"heed": 9.85, "cudnn": 5.5},
+         "gb_per_s": {"heed": 53.2}, "ratio": {"heed": 1.0, "cudnn": 0.554}}]})
+    if "| decode 8/2/64 B1 S1024 | 9.8 us | 53 GB/s | 0.55 x cudnn |\n" not in decode:
+        print(f"self-test: unexpected decode table:\n{decode}", file=sys.stderr)
         return 1
     case |= {"heads": 8, "kv_heads": 2, "seconds": {"heed": 0.002, "torch": 0.003},
              "ratio": {"heed": 1.0, "torch": 1.5}}

@@ -33,7 +33,7 @@ if "--gtest_output" in options:
                    "testsuites": [{{"name": name, "testsuite": [case]}}]}}, file)
 sys.exit(int(failed))
 """
-PROGRAMS = ["gpu_forward", "gpu_backward", "gpu_streams", "gpu_limits", "gpu_helpers",
+PROGRAMS = ["gpu_hopper", "gpu_forward", "gpu_backward", "gpu_streams", "gpu_limits", "gpu_helpers",
             "gpu_flash_attention_v2", "gpu_decode", "gpu_session"]
 
 
