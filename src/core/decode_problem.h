@@ -48,7 +48,7 @@ constexpr std::int64_t InterleavedByte(std::int64_t slot, std::int64_t d) {
 struct RotaryRule {
   RowsView cos, sin;  // row axis: position; only row_stride_elems and the pair stride count
   std::int64_t pair_stride_elems[2] = {1, 1};  // of cos, of sin
-  std::int64_t num_rows = 0;  // positions
+  std::int64_t num_rows = 0;                   // positions
   std::int64_t num_pairs = 0;
   heed_rotary_layout_t layout = HEED_ROTARY_INTERLEAVED;
 
