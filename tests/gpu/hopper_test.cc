@@ -132,7 +132,9 @@ TEST(GpuHopper, SequencesBesideNanKeepTheirBits) {
       std::size_t i = 0;
       ForEachIndex(packed.o.shape(), [&](const Indices& at) {
         const double known = expected[i++];
-        if (at[0] >= kFirst && at[0] < kEnd) ASSERT_EQ(packed.o.At(at), known) << ToString(at);
+        if (at[0] >= kFirst && at[0] < kEnd) {
+          ASSERT_EQ(packed.o.At(at), known) << ToString(at);
+        }
       });
     }
   }
