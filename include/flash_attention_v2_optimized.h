@@ -25,7 +25,9 @@ extern "C" {
 #define FLASH_ATTENTION_V2_OPT_API
 #endif
 
-/* Takes the memory. A second call starts again with other sizes. */
+/* Takes the memory. A second call gives the former memory back and starts again with other sizes;
+ * where the new sizes cannot be had, nothing is initialized after it. Sizes below 1 change nothing.
+ */
 FLASH_ATTENTION_V2_OPT_API int flash_attention_v2_opt_init(int max_batch_heads, int max_cache_len,
                                                            int head_dim);
 /* Gives the memory back. Without init it does nothing, and so do sync and reset. */
@@ -50,7 +52,7 @@ FLASH_ATTENTION_V2_OPT_API void flash_attention_v2_opt_info(int* initialized, in
 
 /* One whole step: keeps the first cache_pos tokens (which must be there), appends K_new and V_new,
  * attends, and copies the output. Calls init itself, for 2048 tokens, when there was none or when,
- * at cache_pos 0, the sizes do not fit. */
+ * at cache_pos 0, the sizes do not fit: then what is said of a second call holds. */
 FLASH_ATTENTION_V2_OPT_API int flash_attention_v2_opt_decode(const float* Q, const float* K_new,
                                                              const float* V_new, float* O,
                                                              int batch_heads, int cache_pos,

@@ -141,7 +141,8 @@ def attention_backward(d_o, q, k, v, o, lse, *, d_lse=None, wants_d_bias=False,
             raise ValueError(f"wants_d_{name}: needs the option {name}")
         library_of(options[name], name)
         view = library.view(options[name])
-        shape = tuple(1 if stride == 0 else extent
+        repeats = 0 not in view.shape  # strides of an empty array may be anything
+        shape = tuple(1 if repeats and stride == 0 else extent
                       for extent, stride in zip(view.shape, view.strides))
         gradients["d_" + name] = library.empty(shape, view.dtype, q)
     call = ForwardCall("attention_backward", q, k, v, o, lse, options)

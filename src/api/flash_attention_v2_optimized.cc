@@ -232,8 +232,11 @@ Status Generation::CheckStep(const OneStep& step) const {
     return InvalidArgument(Format("batch_heads = %d: must be %d, as in the tokens before",
                                   step.batch_heads, batch_heads_));
   }
-  if (step.batch_heads >= 1) return {};
-  return InvalidArgument(Format("batch_heads = %d: must be at least 1", step.batch_heads));
+  if (step.batch_heads < 1) {
+    return InvalidArgument(Format("batch_heads = %d: must be at least 1", step.batch_heads));
+  }
+  if (step.head_dim >= 1) return {};
+  return InvalidArgument(Format("head_dim = %d: must be at least 1", step.head_dim));
 }
 
 Status Generation::MoveTo(const OneStep& step) {

@@ -9,13 +9,23 @@
 namespace heed::core {
 namespace {
 
+// Sum of count(sequence) over the batch. Without arrays of lengths all sequences are alike, and a
+// batch of any size takes no time.
+template <class Count>
+std::int64_t SumOverSequences(const ForwardProblem& problem, Count count) {
+  const std::int64_t batch = problem.shape.batch;
+  if (!problem.has_lengths()) return batch == 0 ? 0 : batch * count(problem.SequenceAt(0));
+  std::int64_t sum = 0;
+  for (std::int64_t at = 0; at < batch; ++at) sum += count(problem.SequenceAt(at));
+  return sum;
+}
+
 // One task is one query tile of the rows that share a KV head of a sequence.
 std::int64_t NumForwardTasks(const ForwardProblem& problem, const KernelRow& row) {
   if (problem.shape.total_q_rows == 0) return 0;
-  std::int64_t tiles = 0;
-  for (std::int64_t batch = 0; batch < problem.shape.batch; ++batch) {
-    tiles += NumQueryTiles(problem.SequenceAt(batch), problem.shape.group, row.tile_q_rows);
-  }
+  const std::int64_t tiles = SumOverSequences(problem, [&](const Sequence& sequence) {
+    return NumQueryTiles(sequence, problem.shape.group, row.tile_q_rows);
+  });
   return tiles * problem.shape.num_kv_heads;
 }
 
@@ -37,11 +47,9 @@ Status PlanCpuForward(const ForwardProblem& problem, const DeviceFacts& facts, P
 // Tasks are blocks of keys.
 void PlanCpuBackward(const BackwardProblem& problem, const DeviceFacts& facts, Plan* plan) {
   const ForwardProblem& forward = problem.forward;
-  std::int64_t blocks = 0;
-  for (std::int64_t batch = 0; batch < forward.shape.batch; ++batch) {
-    blocks +=
-        device::CeilDiv<std::int64_t>(forward.SequenceAt(batch).kv_len, plan->row->tile_kv_rows);
-  }
+  const std::int64_t blocks = SumOverSequences(forward, [&](const Sequence& sequence) {
+    return device::CeilDiv<std::int64_t>(sequence.kv_len, plan->row->tile_kv_rows);
+  });
   plan->num_tasks = blocks * forward.shape.num_kv_heads;
   const std::int64_t threads =
       forward.exec.num_threads > 0 ? forward.exec.num_threads : facts.num_cores;

@@ -173,6 +173,11 @@ struct ForwardProblem {
   ExecOptions exec;
 
   DType dtype() const { return q.dtype; }
+  // Sequences may differ in length.
+  bool has_lengths() const {
+    return cu_seqlens_q.present() || cu_seqlens_kv.present() || seqused_q.present() ||
+           seqused_kv.present();
+  }
   // Host-readable lengths only (CPU, reference).
   Sequence SequenceAt(std::int64_t batch) const;
   // Element offset of key (or value) row `token` of a sequence, head kv_head; follows the block

@@ -12,11 +12,6 @@ WindowBounds BoundsOf(const device::WindowRule& window) {
   return window.right >= 0 ? WindowBounds::kRightOnly : WindowBounds::kNone;
 }
 
-bool HasLengths(const core::ForwardProblem& problem) {
-  return problem.cu_seqlens_q.present() || problem.cu_seqlens_kv.present() ||
-         problem.seqused_q.present() || problem.seqused_kv.present();
-}
-
 PagingArg PagingArgOf(const core::BlockTableView& table) {
   if (!table.present()) return {};
   return {table.data,       table.batch_stride_elems, table.page_stride_elems,
@@ -148,7 +143,7 @@ KernelTraits TraitsOf(const core::KernelRow& row, const core::ForwardProblem& pr
   traits.mask = rule.mask.present();
   traits.sinks = rule.sinks.present();
   traits.dropout = rule.dropout.active();
-  traits.varlen = HasLengths(problem);
+  traits.varlen = problem.has_lengths();
   traits.paged = problem.block_table.present();
   return traits;
 }

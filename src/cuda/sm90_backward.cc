@@ -26,11 +26,6 @@ Sm90BackwardShape ShapeOfRow(const KernelRow& row) {
   return {Sm90BackwardColumns(row), row.tile_q_rows, row.tile_kv_rows, row.cuda.num_stages};
 }
 
-bool HasLengths(const ForwardProblem& problem) {
-  return problem.cu_seqlens_q.present() || problem.cu_seqlens_kv.present() ||
-         problem.seqused_q.present() || problem.seqused_kv.present();
-}
-
 std::int64_t NumKvTiles(const ForwardProblem& problem, const KernelRow& row) {
   return device::CeilDiv<std::int64_t>(problem.shape.max_kv_len, row.tile_kv_rows);
 }
@@ -144,7 +139,7 @@ const char* WhyNotSm90Backward(const KernelRow& row, const BackwardProblem& prob
   const core::Shape& shape = forward.shape;
   const core::ScoreRule& score = forward.score;
   if (forward.block_table.present()) return "does not read pages";
-  if (HasLengths(forward)) return "does not take arrays of lengths";
+  if (forward.has_lengths()) return "does not take arrays of lengths";
   // Operands at keys that a mask hides from every query may be NaN, which products let through.
   if (score.mask.present()) return "does not read a mask";
   if (score.bias.present()) return "does not read a bias";

@@ -63,15 +63,10 @@ bool HasFewEnoughTasks(const ForwardProblem& problem, const KernelRow& row) {
          num_tasks <= std::numeric_limits<std::int32_t>::max();
 }
 
-bool HasLengths(const ForwardProblem& problem) {
-  return problem.cu_seqlens_q.present() || problem.cu_seqlens_kv.present() ||
-         problem.seqused_q.present() || problem.seqused_kv.present();
-}
-
 // Tiles of different lengths go to whichever CTA is free, by a counter in the workspace.
 bool AreTilesUneven(const ForwardProblem& problem) {
   const device::WindowRule& window = problem.score.window;
-  return window.left >= 0 || window.right >= 0 || HasLengths(problem);
+  return window.left >= 0 || window.right >= 0 || problem.has_lengths();
 }
 
 TensorExtents QExtents(const ForwardProblem& problem, std::int64_t columns) {
@@ -86,7 +81,7 @@ TensorExtents KvExtents(const ForwardProblem& problem, std::int64_t columns) {
   if (problem.cu_seqlens_kv.present()) {
     return {1, shape.total_kv_rows, shape.num_kv_heads, columns};
   }
-  if (HasLengths(problem)) return {shape.batch, shape.max_kv_len, shape.num_kv_heads, columns};
+  if (problem.has_lengths()) return {shape.batch, shape.max_kv_len, shape.num_kv_heads, columns};
   const device::KeyRange last = device::VisibleKeys(problem.score.window, shape.max_q_len - 1,
                                                     shape.max_q_len, shape.max_kv_len);
   return {shape.batch, last.end, shape.num_kv_heads, columns};
@@ -94,7 +89,7 @@ TensorExtents KvExtents(const ForwardProblem& problem, std::int64_t columns) {
 
 std::int64_t FirstVisibleKey(const ForwardProblem& problem) {
   const core::Shape& shape = problem.shape;
-  if (HasLengths(problem)) return 0;
+  if (problem.has_lengths()) return 0;
   return device::VisibleKeys(problem.score.window, 0, shape.max_q_len, shape.max_kv_len).begin;
 }
 
@@ -114,7 +109,7 @@ const char* WhyNotSm90Forward(const KernelRow& row, const ForwardProblem& proble
   // Values at keys that a mask hides from every query may be NaN, which P V would let through.
   if (problem.score.mask.present()) return "does not read a mask";
   // Ends of sequences are stored in chunks of 16 bytes.
-  if (HasLengths(problem) && shape.head_dim_v % 8 != 0) {
+  if (problem.has_lengths() && shape.head_dim_v % 8 != 0) {
     return "with arrays of lengths the head dim of v must be a multiple of 8";
   }
   if (Sm90ForwardMemoryOf(ShapeFor(row, problem)).num_q_slots == 1 && shape.head_dim_v % 8 != 0) {

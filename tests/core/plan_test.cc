@@ -105,6 +105,19 @@ TEST(Plan, NothingToDoNeedsNoWorkspace) {
   EXPECT_EQ(plan.workspace_bytes, 0u);
 }
 
+// Planning takes no time for each sequence where all are alike.
+TEST(Plan, AnyNumberOfEqualSequences) {
+  BackwardProblem backward;
+  backward.forward = DenseProblem(DType::kF32);
+  backward.forward.shape.batch = std::int64_t{1} << 40;
+  Plan plan;
+  ASSERT_TRUE(PlanForward(backward.forward, Avx2Machine(), &plan, nullptr).ok());
+  EXPECT_EQ(plan.num_tasks, 17 * 2 * backward.forward.shape.batch);
+  backward.forward.shape.max_kv_len = 0;
+  ASSERT_TRUE(PlanBackward(backward, Avx2Machine(), &plan, nullptr).ok());
+  EXPECT_EQ(plan.num_tasks, 0);
+}
+
 TEST(Plan, IsAFunctionOfItsArguments) {
   Plan first;
   Plan second;

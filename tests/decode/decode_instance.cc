@@ -411,4 +411,21 @@ DecodeInstance::Bounds DecodeInstance::ComputeBounds(DecodeRounding rounding) {
   return bounds;
 }
 
+DecodeResults CollectResults(DecodeInstance& instance) {
+  const DecodeCase& c = instance.decode_case();
+  DecodeResults results;
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    for (std::int64_t token = 0; token < c.new_tokens; ++token) {
+      for (std::int64_t head = 0; head < c.num_q_heads(); ++head) {
+        results.lse.push_back(instance.Lse(b, token, head));
+        for (std::int64_t d = 0; d < c.head_dim_v; ++d) {
+          results.o.push_back(instance.Output(b, token, head, d));
+        }
+      }
+    }
+  }
+  results.cache = instance.CacheBytes();
+  return results;
+}
+
 }  // namespace heed::test

@@ -76,6 +76,13 @@ class DecodeInstance {
   double max_abs_q_ = 0.0, max_abs_k_ = 0.0, max_abs_v_ = 0.0;
 };
 
+// What one run wrote: o and lse widened, [sequence][token][head], and the caches.
+struct DecodeResults {
+  std::vector<double> o, lse;
+  std::vector<std::uint64_t> cache;
+};
+DecodeResults CollectResults(DecodeInstance& instance);
+
 }  // namespace heed::test
 
 #endif  // HEED_TESTS_DECODE_DECODE_INSTANCE_H_

@@ -36,29 +36,6 @@ std::vector<std::string> RowsHere() {
   return rows;
 }
 
-// o and lse of one run, widened.
-struct Results {
-  std::vector<double> o, lse;
-  std::vector<std::uint64_t> cache;
-};
-
-Results Collect(DecodeInstance& instance) {
-  const DecodeCase& c = instance.decode_case();
-  Results results;
-  for (std::int64_t b = 0; b < c.batch; ++b) {
-    for (std::int64_t token = 0; token < c.new_tokens; ++token) {
-      for (std::int64_t head = 0; head < c.num_q_heads(); ++head) {
-        results.lse.push_back(instance.Lse(b, token, head));
-        for (std::int64_t d = 0; d < c.head_dim_v; ++d) {
-          results.o.push_back(instance.Output(b, token, head, d));
-        }
-      }
-    }
-  }
-  results.cache = instance.CacheBytes();
-  return results;
-}
-
 // Index of the first element outside its bound, -1 for none. Infinities must agree.
 std::ptrdiff_t FirstDifference(const std::vector<double>& got, const std::vector<double>& wanted,
                                double bound) {
@@ -74,11 +51,11 @@ void CheckCase(std::uint64_t index, const std::vector<std::string>& rows) {
   SCOPED_TRACE(Describe(decode_case));
   DecodeInstance instance(decode_case);
   ASSERT_EQ(instance.Run({.backend = HEED_BACKEND_REFERENCE}), HEED_OK) << heed_last_error();
-  const Results wanted = Collect(instance);
+  const DecodeResults wanted = CollectResults(instance);
   const DecodeInstance::Bounds bounds = instance.ComputeBounds();
   for (const std::string& row : rows) {
     ASSERT_EQ(instance.Run({.kernel = row, .num_threads = 2}), HEED_OK) << heed_last_error();
-    const Results got = Collect(instance);
+    const DecodeResults got = CollectResults(instance);
     const std::ptrdiff_t o = FirstDifference(got.o, wanted.o, bounds.output);
     EXPECT_EQ(o, -1) << row << ": o " << got.o[static_cast<std::size_t>(o)] << ", expected "
                      << wanted.o[static_cast<std::size_t>(o)] << ", bound " << bounds.output;

@@ -70,28 +70,6 @@ std::vector<KernelRow> RunnableRows(const std::string& id_part) {
   return rows;
 }
 
-struct Results {
-  std::vector<double> o, lse;
-  std::vector<std::uint64_t> cache;
-};
-
-Results Collect(DecodeInstance& instance) {
-  const DecodeCase& c = instance.decode_case();
-  Results results;
-  for (std::int64_t b = 0; b < c.batch; ++b) {
-    for (std::int64_t token = 0; token < c.new_tokens; ++token) {
-      for (std::int64_t head = 0; head < c.num_q_heads(); ++head) {
-        results.lse.push_back(instance.Lse(b, token, head));
-        for (std::int64_t d = 0; d < c.head_dim_v; ++d) {
-          results.o.push_back(instance.Output(b, token, head, d));
-        }
-      }
-    }
-  }
-  results.cache = instance.CacheBytes();
-  return results;
-}
-
 // Largest |got - wanted| / bound; infinity where only one is NaN or infinite. Infinities must
 // agree.
 double WorstRatio(const std::vector<double>& got, const std::vector<double>& wanted, double bound) {
@@ -105,7 +83,7 @@ double WorstRatio(const std::vector<double>& got, const std::vector<double>& wan
 }
 
 // Empty when got agrees with the oracle.
-std::string Compare(const Results& got, const Results& wanted,
+std::string Compare(const DecodeResults& got, const DecodeResults& wanted,
                     const DecodeInstance::Bounds& bounds) {
   const double o = WorstRatio(got.o, wanted.o, bounds.output);
   const double lse = WorstRatio(got.lse, wanted.lse, bounds.lse);
@@ -116,7 +94,7 @@ std::string Compare(const Results& got, const Results& wanted,
   return text;
 }
 
-std::string RunOn(const KernelRow& row, DecodeInstance& instance, const Results& wanted,
+std::string RunOn(const KernelRow& row, DecodeInstance& instance, const DecodeResults& wanted,
                   const DecodeInstance::Bounds& bounds) {
   instance.Restore();
   const std::string id(row.id);
@@ -128,7 +106,7 @@ std::string RunOn(const KernelRow& row, DecodeInstance& instance, const Results&
   if (heed_decode(call.args()) != HEED_OK) return heed_last_error();
   const std::string damage = call.Finish();
   if (!damage.empty()) return damage;
-  return Compare(Collect(instance), wanted, bounds);
+  return Compare(CollectResults(instance), wanted, bounds);
 }
 
 bool Plans(const KernelRow& row, DecodeInstance& instance) {
@@ -154,7 +132,7 @@ void RunCase(const DecodeCase& decode_case, const std::vector<KernelRow>& rows,
   if (instance.Run({.backend = HEED_BACKEND_REFERENCE}) != HEED_OK) {
     return tally.AddFailure(id + ": the oracle: " + heed_last_error());
   }
-  const Results wanted = Collect(instance);
+  const DecodeResults wanted = CollectResults(instance);
   const DecodeInstance::Bounds bounds = instance.ComputeBounds(DecodeRounding::kTensorCores);
   for (std::size_t at = 0; at < std::min(max_rows, takers.size()); ++at) {
     const std::string wrong = RunOn(takers[at], instance, wanted, bounds);
@@ -211,13 +189,14 @@ TEST(GpuDecode, ReplayedGraphServesGrowingSequences) {
     Cuda::Get().Wait(stream);
     if (step % 49 != 0) continue;
     ASSERT_EQ(call.Finish(), "");
-    const Results got = Collect(instance);
+    const DecodeResults got = CollectResults(instance);
     // The cache that the replays left is the oracle's own input: the new rows are there already.
     std::copy(std::begin(grown), std::end(grown), host_lengths);
     instance.exec.backend = HEED_BACKEND_REFERENCE;
     instance.exec.stream = nullptr;
     ASSERT_EQ(heed_decode(&instance.args), HEED_OK) << heed_last_error();
-    EXPECT_EQ(Compare(got, Collect(instance), instance.ComputeBounds(DecodeRounding::kTensorCores)),
+    EXPECT_EQ(Compare(got, CollectResults(instance),
+                      instance.ComputeBounds(DecodeRounding::kTensorCores)),
               "")
         << "step " << step;
   }
@@ -307,7 +286,7 @@ TEST(GpuDecode, FixedSplitDoesNotDependOnTheBatch) {
     args.cache_lengths = &views[3];
     EXPECT_EQ(heed_decode(&args), HEED_OK) << heed_last_error();
     EXPECT_EQ(call.Finish(), "");
-    const Results results = Collect(instance);
+    const DecodeResults results = CollectResults(instance);
     return std::vector<double>(results.o.begin(), results.o.begin() + 8 * 128);
   };
   EXPECT_EQ(run(1), run(3));

@@ -118,6 +118,16 @@ def test_gradient_of_a_repeated_bias():
     assert gradients["d_bias"].shape == (1, 1, 9, 21)
 
 
+@pytest.mark.parametrize("q_len, kv_len", [(4, 0), (0, 4)])
+def test_gradient_of_an_empty_bias(q_len, kv_len):
+    q, k = random(23, 1, q_len, 2, 8), random(24, 1, kv_len, 2, 8)
+    one = random(25, 1, 1, q_len, kv_len)
+    for bias in (one, np.broadcast_to(one, (1, 2, q_len, kv_len)), np.repeat(one, 2, 1)):
+        o, lse = heed.attention(q, k, k, bias=bias, return_lse=True)
+        gradients = heed.attention_backward(o, q, k, k, o, lse, bias=bias, wants_d_bias=True)
+        assert gradients["d_bias"].shape == bias.shape
+
+
 def test_paged_keys():
     pages = np.array([[3, 0], [2, 1]], dtype=np.int32)
     used = np.array([6, 3], dtype=np.int32)

@@ -194,6 +194,29 @@ TEST_F(FlashAttentionV2Opt, CallsInTheWrongState) {
   EXPECT_EQ(flash_attention_v2_opt_decode_gpu(3, 0), 0);
 }
 
+TEST_F(FlashAttentionV2Opt, InitThatFails) {
+  Random random(8, "init");
+  const Token token = DrawToken(random, 4, 32);
+  Floats o(4 * 32);
+  const auto step = [&](int head_dim) {
+    return flash_attention_v2_opt_decode(token.q.data(), token.k.data(), token.v.data(), o.data(),
+                                         4, 0, head_dim);
+  };
+  int initialized = 0;
+  int tokens = 0;
+  ASSERT_EQ(step(32), 0);
+  EXPECT_NE(step(0), 0);
+  EXPECT_NE(std::string(heed_last_error()).find("head_dim = 0: must be at least 1"),
+            std::string::npos);
+  EXPECT_NE(flash_attention_v2_opt_init(4, 0, 32), 0);
+  flash_attention_v2_opt_info(&initialized, nullptr, nullptr, nullptr, &tokens);
+  EXPECT_EQ(initialized, 1);
+  EXPECT_EQ(tokens, 1) << "sizes below 1 change nothing";
+  EXPECT_NE(flash_attention_v2_opt_init(4, 16, 100000), 0) << "no kernel is that wide";
+  flash_attention_v2_opt_info(&initialized, nullptr, nullptr, nullptr, &tokens);
+  EXPECT_EQ(initialized, 0) << "the former cache had to make room";
+}
+
 TEST_F(FlashAttentionV2Opt, FewerRowsOfTheOutput) {
   Random random(6, "rows");
   const Token token = DrawToken(random, 4, 32);
