@@ -47,6 +47,23 @@ void RunCase(const BackwardCase& backward_case, const std::vector<KernelRow>& ro
   }
 }
 
+// Every third problem loses the features that rows of one generation leave to others, which few
+// generated problems lack all at once.
+BackwardCase CaseOf(const GpuOptions& options, std::uint64_t index) {
+  BackwardCase result = GenerateBackwardCase(options.seed, index, options.max_cost);
+  if (index % 3 != 0) return result;
+  ForwardCase& forward = result.forward;
+  if (forward.element == Element::kF32) forward.element = Element::kBF16;
+  forward.head_dim_v = forward.head_dim;
+  forward.softcap = forward.dropout_p = 0.0;
+  forward.alibi = Alibi::kOff;
+  forward.bias = forward.mask = ScorePattern();
+  forward.packed_q = forward.packed_kv = forward.seqused_q = forward.seqused_kv = false;
+  forward.page_slots = 0;
+  result.d_bias.reset();
+  return result;
+}
+
 TEST(GpuBackward, GeneratedCases) {
   const GpuOptions options = GpuOptions::Read();
   const std::vector<KernelRow> rows = RunnableCudaRows("Backward", options.kernel_part);
@@ -54,7 +71,7 @@ TEST(GpuBackward, GeneratedCases) {
   ASSERT_FALSE(rows.empty());
   Tally tally;
   RunIndicesOnAllCores(options.num_cases, tally, [&](std::uint64_t index) {
-    RunCase(GenerateBackwardCase(options.seed, index, options.max_cost), rows, 1, tally);
+    RunCase(CaseOf(options, index), rows, 1, tally);
   });
   tally.Report();
   ReportChecks(rows, tally, options.num_cases);
