@@ -60,6 +60,9 @@ Status StatusOf(heed_status_t status) {
   return status == HEED_OK ? Status() : Status(status, heed_last_error());
 }
 
+// What came last of this token.
+enum class Progress { kNone, kLoaded, kDecoded };
+
 class Generation {
  public:
   Status Init(int max_batch_heads, int max_tokens, int head_dim);
@@ -68,7 +71,7 @@ class Generation {
   Status Decode(int batch_heads);
   Status Output(float* o, int batch_heads);
   void Synchronize() { static_cast<void>(heed_session_synchronize(session_)); }
-  void Reset() { static_cast<void>(heed_session_truncate(session_, 0)); }
+  void Reset();
   Status Run(const OneStep& step);
 
   bool is_initialized() const { return session_ != nullptr; }
@@ -90,6 +93,7 @@ class Generation {
   int max_batch_heads_ = 0;
   int max_tokens_ = 0;
   int head_dim_ = 0;
+  Progress progress_ = Progress::kNone;
   std::vector<float> output_;  // for callers that ask for fewer rows than there are
 };
 
@@ -131,6 +135,7 @@ Status Generation::Open(int batch_heads) {
   static_cast<void>(heed_session_destroy(session_));
   session_ = opened;
   batch_heads_ = batch_heads;
+  progress_ = Progress::kNone;
   return {};
 }
 
@@ -155,7 +160,13 @@ Status Generation::Init(int max_batch_heads, int max_tokens, int head_dim) {
 void Generation::CleanUp() {
   static_cast<void>(heed_session_destroy(session_));
   session_ = nullptr;
+  progress_ = Progress::kNone;
   batch_heads_ = max_batch_heads_ = max_tokens_ = head_dim_ = 0;
+}
+
+void Generation::Reset() {
+  static_cast<void>(heed_session_truncate(session_, 0));
+  progress_ = Progress::kNone;
 }
 
 int Generation::NumTokens() const {
@@ -187,22 +198,47 @@ Status Generation::Load(const float* q, const float* k, const float* v, int batc
     }
     HEED_RETURN_IF_ERROR(Open(batch_heads));
   }
+  const std::pair<const char*, const float*> tensors[] = {{"Q", q}, {"K", k}, {"V", v}};
+  for (const auto& [name, data] : tensors) {
+    if (data == nullptr) return InvalidArgument(Format("%s = NULL: is required", name));
+  }
+  if (NumTokens() >= max_tokens_) {
+    return InvalidArgument(
+        Format("max_cache_len = %d of flash_attention_v2_opt_init: as many tokens are in the "
+               "cache; flash_attention_v2_opt_reset must come before another one",
+               max_tokens_));
+  }
+  progress_ = Progress::kNone;
   const TokenRows q_rows(q, batch_heads, head_dim_);
   const TokenRows k_rows(k, batch_heads, head_dim_);
   const TokenRows v_rows(v, batch_heads, head_dim_);
-  return StatusOf(heed_session_append(session_, q_rows.get(), k_rows.get(), v_rows.get()));
+  HEED_RETURN_IF_ERROR(
+      StatusOf(heed_session_append(session_, q_rows.get(), k_rows.get(), v_rows.get())));
+  progress_ = Progress::kLoaded;
+  return {};
 }
 
 Status Generation::Decode(int batch_heads) {
   HEED_RETURN_IF_ERROR(CheckReady());
   HEED_RETURN_IF_ERROR(CheckBatchHeads(batch_heads, batch_heads_, "of load_qkv"));
-  return StatusOf(heed_session_decode(session_));
+  if (progress_ == Progress::kNone) {
+    return InvalidArgument(
+        "flash_attention_v2_opt_load_qkv must come before flash_attention_v2_opt_decode_gpu");
+  }
+  progress_ = Progress::kLoaded;
+  HEED_RETURN_IF_ERROR(StatusOf(heed_session_decode(session_)));
+  progress_ = Progress::kDecoded;
+  return {};
 }
 
 Status Generation::Output(float* o, int batch_heads) {
   HEED_RETURN_IF_ERROR(CheckReady());
   HEED_RETURN_IF_ERROR(CheckBatchHeads(batch_heads, batch_heads_, "of load_qkv"));
   if (o == nullptr) return InvalidArgument("O = NULL: is required");
+  if (progress_ != Progress::kDecoded) {
+    return InvalidArgument(
+        "flash_attention_v2_opt_decode_gpu must come before flash_attention_v2_opt_get_output");
+  }
   float* target = o;
   if (batch_heads != batch_heads_) {
     output_.resize(static_cast<std::size_t>(batch_heads_) * static_cast<std::size_t>(head_dim_));
@@ -242,7 +278,10 @@ Status Generation::CheckStep(const OneStep& step) const {
 Status Generation::MoveTo(const OneStep& step) {
   const bool fits =
       session_ != nullptr && step.head_dim == head_dim_ && step.batch_heads <= max_batch_heads_;
-  if (fits) return StatusOf(heed_session_truncate(session_, step.position));
+  if (fits) {
+    progress_ = Progress::kNone;
+    return StatusOf(heed_session_truncate(session_, step.position));
+  }
   return Init(std::max(step.batch_heads, max_batch_heads_),
               std::max(kDefaultCacheTokens, max_tokens_), step.head_dim);
 }

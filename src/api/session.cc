@@ -91,9 +91,11 @@ Status Create(const heed_session_config_t* source, heed_session_t** handle) {
   HEED_RETURN_IF_ERROR(core::ReadRequiredStruct("config", source, &read));
   auto created =
       std::make_unique<Session>(config, read, session::DecodeCalls{PrepareDecode, Decode});
-  HEED_RETURN_IF_ERROR(created->PrepareFirstStep());
   HEED_RETURN_IF_ERROR(MakeDevice(config, created->exec(), &device));
+  // Memory first: a cache that cannot be had is told at once, while a plan for very many sequences
+  // takes seconds.
   HEED_RETURN_IF_ERROR(created->Start(std::move(device)));
+  HEED_RETURN_IF_ERROR(created->PrepareFirstStep());
   *handle = Table().Add(std::move(created));
   return {};
 }

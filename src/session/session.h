@@ -28,7 +28,7 @@ class Session {
   Session(const core::SessionConfig& config, const heed_session_config_t& source,
           DecodeCalls calls);
 
-  // What the planner says of a first step, for which its kernels are loaded; needs no memory.
+  // What the planner says of a first step, for which its kernels are loaded.
   core::Status PrepareFirstStep() const;
   // Takes memory. Called once, before anything that follows.
   core::Status Start(std::unique_ptr<core::SessionDevice> device);

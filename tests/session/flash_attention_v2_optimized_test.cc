@@ -168,14 +168,21 @@ TEST_F(FlashAttentionV2Opt, CallsInTheWrongState) {
     EXPECT_NE(flash_attention_v2_opt_init(4, bad, 32), 0);
     EXPECT_NE(flash_attention_v2_opt_init(4, 16, bad), 0);
   }
+  // In the words of this interface, not of the session below it.
+  const auto expect_error = [](const char* text) {
+    EXPECT_NE(std::string(heed_last_error()).find(text), std::string::npos) << heed_last_error();
+  };
   ASSERT_EQ(flash_attention_v2_opt_init(4, 2, 32), 0);
   EXPECT_NE(flash_attention_v2_opt_decode_gpu(4, 0), 0) << "nothing was loaded";
+  expect_error("flash_attention_v2_opt_load_qkv must come before");
   ASSERT_EQ(load(4), 0);
   EXPECT_NE(flash_attention_v2_opt_get_output(o.data(), 4), 0) << "nothing was decoded";
+  expect_error("flash_attention_v2_opt_decode_gpu must come before");
   EXPECT_NE(load(0), 0);
   EXPECT_NE(load(5), 0);
   EXPECT_NE(load(3), 0) << "other heads than the token before";
   EXPECT_NE(flash_attention_v2_opt_load_qkv(nullptr, token.k.data(), token.v.data(), 4), 0);
+  expect_error("Q = NULL");
   EXPECT_NE(flash_attention_v2_opt_decode_gpu(5, 0), 0);
   ASSERT_EQ(flash_attention_v2_opt_decode_gpu(4, 0), 0);
   EXPECT_NE(flash_attention_v2_opt_get_output(nullptr, 4), 0);
@@ -183,6 +190,7 @@ TEST_F(FlashAttentionV2Opt, CallsInTheWrongState) {
   EXPECT_EQ(std::count(o.begin(), o.end(), -1.0f), 4 * 32) << "refused calls wrote nothing";
   ASSERT_EQ(load(4), 0);
   EXPECT_NE(load(4), 0) << "the cache is full";
+  expect_error("max_cache_len = 2 of flash_attention_v2_opt_init");
   ASSERT_EQ(flash_attention_v2_opt_decode_gpu(4, 1), 0);
   EXPECT_EQ(flash_attention_v2_opt_get_output(o.data(), 4), 0);
   // The same token twice: its own value.
