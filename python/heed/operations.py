@@ -79,6 +79,15 @@ def _outputs(q, v, build, options, out):
     return o, lse
 
 
+_torch_tensor = _torch_attention = None  # once heed.torch is imported
+
+
+def use_torch(tensor, attention):
+    """Hands attention() of torch tensors to heed.torch, which calls this."""
+    global _torch_tensor, _torch_attention
+    _torch_tensor, _torch_attention = tensor, attention
+
+
 def attention(q, k, v, *, return_lse=False, out=None, **options):
     """softmax(score(q, k)) v, exactly, without storing the scores.
 
@@ -100,10 +109,11 @@ def attention(q, k, v, *, return_lse=False, out=None, **options):
     UnsupportedError, ...: see heed.errors. Torch tensors that require gradients get them: see
     heed.torch.
     """
-    if is_torch(q):
-        import heed.torch
-        return heed.torch.attention(q, k, v, return_lse=return_lse, out=out, **options)
-    return run_attention(q, k, v, return_lse=return_lse, out=out, **options)
+    if type(q) is not _torch_tensor:
+        if not is_torch(q):
+            return run_attention(q, k, v, return_lse=return_lse, out=out, **options)
+        import heed.torch  # which calls use_torch
+    return _torch_attention(q, k, v, return_lse=return_lse, out=out, **options)
 
 
 def run_attention(q, k, v, *, return_lse, out, **options):

@@ -23,7 +23,7 @@ class _Call:
         self.o_shape = (*q.shape[:-1], v.shape[-1])
         self.lse_shape = operations.lse_shape(q, is_packed) if wants_lse else None
         self.lse_dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
-        self.is_o_like_q = q.shape[-1] == v.shape[-1]
+        self.is_o_like_q = q.shape[-1] == v.shape[-1] and q.is_contiguous()
         self.is_packed = is_packed
         o, lse = self.outputs(q)
         call = operations.ForwardCall("attention", q, k, v, o, lse, options)
@@ -42,43 +42,51 @@ class _Call:
         if self.is_packed:  # rows outside every sequence are not written
             o = q.new_zeros(self.o_shape)
         elif self.is_o_like_q:
-            o = torch.empty_like(q, memory_format=torch.contiguous_format)
+            o = torch.empty_like(q)
         else:
-            o = q.new_empty(self.o_shape)
+            o = torch.empty(self.o_shape, dtype=q.dtype, device=q.device)
         if self.lse_shape is None:
             return o, None
         lse = torch.empty(self.lse_shape, dtype=self.lse_dtype, device=q.device)
         return o, lse.fill_(-torch.inf) if self.is_packed else lse
 
 
-def _layout(value):
-    if isinstance(value, torch.Tensor):
-        return value.shape, value.stride(), value.dtype, value.device, value.is_neg()
-    return value
+def kind_of(q, k, v, options, wants_lse):
+    """What the structures of a call depend on. Hashable if all options are."""
+    kind = (q.shape, q.stride(), q.dtype, q.device, k.shape, k.stride(), k.dtype, k.device,
+            v.shape, v.stride(), v.dtype, v.device, wants_lse, q.is_neg(), k.is_neg(), v.is_neg())
+    for name, value in options.items():
+        if isinstance(value, torch.Tensor):
+            value = (type(value), value.shape, value.stride(), value.dtype, value.device,
+                     value.is_neg())
+        kind += name, value
+    return kind
 
 
-def forward(q, k, v, options, wants_lse=True):
-    """(o, lse) of torch tensors, lse None unless wanted. options: those of heed.attention."""
-    key = (q.shape, q.stride(), q.dtype, q.device, k.shape, k.stride(), k.dtype, k.device,
-           v.shape, v.stride(), v.dtype, v.device, wants_lse, q.is_neg(), k.is_neg(), v.is_neg())
-    if options:
-        key += tuple([(name, _layout(value)) for name, value in options.items()])
+def find(kind):
+    """The structures kept for this kind of call by this thread, or None."""
     try:
-        calls = _kept.calls
-    except AttributeError:
-        calls = _kept.calls = {}
-    call = calls.get(key)
-    if call is None:
-        call = _Call(q, k, v, options, wants_lse)
-        if len(calls) >= MOST_KEPT:
-            calls.clear()
-        calls[key] = call
+        return _kept.calls.get(kind)
+    except (AttributeError, TypeError):  # the first call of a thread; an option without a hash
+        return None
+
+
+def _keep(kind, call):
+    if not hasattr(_kept, "calls"):
+        _kept.calls = {}
+    elif len(_kept.calls) >= MOST_KEPT:
+        _kept.calls.clear()
+    _kept.calls[kind] = call
+
+
+def run(call, q, k, v, options):
+    """(o, lse) of a call of the kind whose structures these are; lse None unless wanted."""
     o, lse = call.outputs(q)
     call.q.data = q.data_ptr()
     call.k.data = k.data_ptr()
     call.v.data = v.data_ptr()
     call.o.data = o.data_ptr()
-    if wants_lse:
+    if lse is not None:
         call.lse.data = lse.data_ptr()
     for name, tensor in call.named:
         tensor.data = options[name].data_ptr()
@@ -88,3 +96,13 @@ def forward(q, k, v, options, wants_lse=True):
     if status:
         check(status)
     return o, lse
+
+
+def forward(q, k, v, options, wants_lse=True):
+    """(o, lse) of torch tensors, lse None unless wanted. options: those of heed.attention."""
+    kind = kind_of(q, k, v, options, wants_lse)
+    call = find(kind)
+    if call is None:
+        call = _Call(q, k, v, options, wants_lse)
+        _keep(kind, call)
+    return run(call, q, k, v, options)

@@ -7,6 +7,7 @@ import torch
 
 from heed import operations
 from heed.calls import window_bounds
+from heed.prepared import find, kind_of, run
 from heed.prepared import forward as run_forward
 
 # Tensors beside q, k and v, and numbers, in the order of the operators' schemas.
@@ -149,10 +150,15 @@ class _Attention(torch.autograd.Function):
 
 def _is_observed():
     """Whether tracing, functorch or a dispatch mode has to see the operator."""
-    return (torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or
-            torch._C._functorch.peek_interpreter_stack() is not None)
+    return (_is_compiling() or _num_dispatch_modes() or _functorch_interpreter() is not None)
 
 
+_is_compiling = torch.compiler.is_compiling
+_num_dispatch_modes = torch._C._len_torch_dispatch_stack
+_functorch_interpreter = torch._C._functorch.peek_interpreter_stack
+_is_autocast_enabled = torch._C._is_any_autocast_enabled
+_is_grad_enabled = torch.is_grad_enabled
+_Tensor = torch.Tensor
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -192,11 +198,29 @@ def _run(q, k, v, options, wants_lse):
     return run_forward(q, k, v, options, wants_lse)
 
 
+def _records_gradients(q, k, v, options):
+    if q.requires_grad or k.requires_grad or v.requires_grad:
+        return True
+    for value in options.values():
+        if isinstance(value, _Tensor) and value.requires_grad:
+            return True
+    return False
+
+
 def attention(q, k, v, *, return_lse=False, out=None, **options):
     """heed.attention for torch tensors: same shapes and options, differentiable in q, k, v, bias,
     sinks and through lse. With dropout_p and neither dropout_seed nor dropout_rng the seed comes
     from torch's generator of q's device. out: only without gradients."""
-    if torch._C._is_any_autocast_enabled():
+    # Plain tensors that no gradient, tracing or autocast concerns: if a call of this kind has been
+    # made before, what is below has been checked then.
+    if (out is None and type(q) is type(k) is type(v) is _Tensor and not _is_observed() and
+            not _is_autocast_enabled() and
+            not (_is_grad_enabled() and _records_gradients(q, k, v, options))):
+        call = find(kind_of(q, k, v, options, return_lse))
+        if call is not None:
+            o, lse = run(call, q, k, v, options)
+            return (o, lse) if return_lse else o
+    if _is_autocast_enabled():
         q, k, v = _cast_for_autocast(q, k, v)
     if options:
         if options.get("dropout_p") and "dropout_seed" not in options and (
@@ -219,3 +243,6 @@ def attention(q, k, v, *, return_lse=False, out=None, **options):
         return operations.run_attention(q, k, v, return_lse=return_lse, out=out, **options)
     o, lse = _run(q, k, v, options, return_lse)
     return (o, lse) if return_lse else o
+
+
+operations.use_torch(torch.Tensor, attention)
