@@ -165,7 +165,7 @@ def attention_backward(d_o, q, k, v, o, lse, *, d_lse=None, wants_d_bias=False,
     return {name: library.result(array) for name, array in gradients.items()}
 
 
-def _refuse_gradients(function, *arrays):
+def refuse_gradients(function, *arrays):
     for array in arrays:
         if is_torch(array) and array.requires_grad:
             import torch
@@ -173,7 +173,7 @@ def _refuse_gradients(function, *arrays):
                 raise ValueError(f"{function}: has no gradient; call it under torch.no_grad()")
 
 
-def _decode_dim_v(q, v_cache, v_new, kv_format, head_dim_v):
+def decode_dim_v(q, v_cache, v_new, kv_format, head_dim_v):
     if head_dim_v is not None:
         return integer("head_dim_v", head_dim_v, 1)
     if v_new is not None:
@@ -198,8 +198,7 @@ _CACHE = ("cache_batch_index", "cache_leftpad", "rotary_cos", "rotary_sin")
 
 
 def decode(q, k_cache, v_cache, cache_lengths, k_new=None, v_new=None, *, return_lse=False,
-           rotary_layout="interleaved", num_splits=0, kv_format="plain", kv_layout="rows",
-           k_scales=None, v_scales=None, head_dim_v=None, block_table=None, out=None, **options):
+           out=None, **options):
     """Appends k_new and v_new to the caches, in place, and attends to all of them.
 
     q [B,Snew,Hq,D]; k_cache [Bc,S,Hkv,D], v_cache [Bc,S,Hkv,Dv], or pools [pages,slots,Hkv,D] with
@@ -208,15 +207,29 @@ def decode(q, k_cache, v_cache, cache_lengths, k_new=None, v_new=None, *, return
     [B], cache_leftpad int32 [B]; rotary_cos, rotary_sin [positions, rot/2] rotate q and k_new.
     kv_format other than "plain": payload caches as quantize_kv makes them, with k_scales and
     v_scales, and head_dim_v where Dv differs from D and v_new does not tell it.
-    Other options are those of attention. Returns o [B,Snew,Hq,Dv]; with return_lse
+    rotary_layout ("interleaved", "half_split"), num_splits (0: heed's choice), kv_layout ("rows",
+    "interleaved"). Other options are those of attention. Returns o [B,Snew,Hq,Dv]; with return_lse
     (o, lse float32 [B,Hq,Snew]).
     """
-    _refuse_gradients("decode", q, k_new, v_new)
+    if is_torch(q):
+        import heed.torch
+        return heed.torch.decode(q, k_cache, v_cache, cache_lengths, k_new, v_new,
+                                 return_lse=return_lse, out=out, **options)
+    return run_decode(q, k_cache, v_cache, cache_lengths, k_new, v_new, return_lse=return_lse,
+                      out=out, **options)
+
+
+def run_decode(q, k_cache, v_cache, cache_lengths, k_new=None, v_new=None, *, return_lse=False,
+               rotary_layout="interleaved", num_splits=0, kv_format="plain", kv_layout="rows",
+               k_scales=None, v_scales=None, head_dim_v=None, block_table=None, out=None,
+               **options):
+    """decode() on arrays as they are, past torch's dispatcher."""
+    refuse_gradients("decode", q, k_new, v_new)
     build = Builder(q)
     library = build.library
     for name, array in (("q", q), ("k_cache", k_cache), ("v_cache", v_cache)):
         _require_rank(name, array, 4)
-    dim_v = _decode_dim_v(q, v_cache, v_new, kv_format, head_dim_v)
+    dim_v = decode_dim_v(q, v_cache, v_new, kv_format, head_dim_v)
     if out is not None:
         build.output(out, "out")
     if k_new is not None or v_new is not None:
@@ -251,7 +264,7 @@ def combine(o_partial, lse_partial, *, sinks=None, dtype=None, out=None, **optio
     """Merges partial results of disjoint sets of keys, in index order: o_partial float32
     [P,B,Sq,Hq,Dv], lse_partial float32 [P,B,Hq,Sq] -> (o [B,Sq,Hq,Dv] of dtype, by default float32,
     lse float32 [B,Hq,Sq]). sinks float32 [Hq], added once."""
-    _refuse_gradients("combine", o_partial, lse_partial)
+    refuse_gradients("combine", o_partial, lse_partial)
     build = Builder(o_partial, "o_partial")
     library = build.library
     _require_rank("o_partial", o_partial, 5)

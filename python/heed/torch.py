@@ -1,11 +1,12 @@
-"""heed for PyTorch: operators torch.ops.heed.forward and torch.ops.heed.backward with fake and
-autograd implementations, and `attention` on top of them. Works eagerly, under torch.compile
+"""heed for PyTorch: operators torch.ops.heed.forward, backward and decode with fake and autograd
+implementations, and `attention` and `decode` on top of them. Works eagerly, under torch.compile
 (fullgraph), in CUDA graphs, with autocast and gradcheck, for CPU and CUDA tensors.
 """
 
 import torch
+from torch.autograd import forward_ad
 
-from heed import operations
+from heed import operations, torch_decode, torch_transforms
 from heed.calls import window_bounds
 from heed.prepared import find, kind_of, run
 from heed.prepared import forward as run_forward
@@ -104,11 +105,17 @@ def _differentiate(ctx, d_o, d_lse):
     return (dq, dk, dv, *gradients, *[None] * len(NUMBERS))
 
 
+def _refuse_second_derivatives(ctx, *_):
+    raise NotImplementedError("heed.attention: second derivatives are not available")
+
+
 for _key in ("CPU", "CUDA"):
     _library.impl("forward", _forward_impl, _key)
     _library.impl("backward", _backward_impl, _key)
+torch_decode.define(_library)
 torch.library.register_fake("heed::forward", _forward_fake, lib=_library)
 torch.library.register_fake("heed::backward", _backward_fake, lib=_library)
+torch.library.register_autograd("heed::backward", _refuse_second_derivatives, lib=_library)
 torch.library.register_autograd("heed::forward", _differentiate, setup_context=_save, lib=_library)
 
 
@@ -149,8 +156,9 @@ class _Attention(torch.autograd.Function):
 
 
 def _is_observed():
-    """Whether tracing, functorch or a dispatch mode has to see the operator."""
-    return (_is_compiling() or _num_dispatch_modes() or _functorch_interpreter() is not None)
+    """Whether tracing, functorch, forward mode or a dispatch mode has to see the operator."""
+    return (_is_compiling() or _num_dispatch_modes() or _functorch_interpreter() is not None or
+            forward_ad._current_level >= 0)
 
 
 _is_compiling = torch.compiler.is_compiling
@@ -182,6 +190,10 @@ def _run_operator(q, k, v, options):
     numbers = {name: options.pop(name, neutral) for name, (_, neutral) in NUMBERS.items()}
     operations.refuse_rest("attention", options)
     numbers.update(window_left=left, window_right=right)
+    if not _is_compiling():
+        torch_transforms.refuse_forward_mode((q, k, v, *tensors))
+        if _functorch_interpreter() is not None:
+            return torch_transforms.Attention.apply(tuple(numbers.values()), q, k, v, *tensors)
     return torch.ops.heed.forward(q, k, v, *tensors, *numbers.values())
 
 
@@ -243,6 +255,18 @@ def attention(q, k, v, *, return_lse=False, out=None, **options):
         return operations.run_attention(q, k, v, return_lse=return_lse, out=out, **options)
     o, lse = _run(q, k, v, options, return_lse)
     return (o, lse) if return_lse else o
+
+
+def decode(q, k_cache, v_cache, cache_lengths, k_new=None, v_new=None, *, return_lse=False,
+           out=None, **options):
+    """heed.decode for torch tensors: same shapes and options. No gradients."""
+    arrays = {"k_new": k_new, "v_new": v_new}
+    if not _is_observed():
+        return operations.run_decode(q, k_cache, v_cache, cache_lengths, **arrays, out=out,
+                                     return_lse=return_lse, **options)
+    operations.refuse_gradients("decode", q, k_new, v_new)
+    return torch_decode.run_operator(q, k_cache, v_cache, cache_lengths, return_lse, out,
+                                     {**arrays, **options})
 
 
 operations.use_torch(torch.Tensor, attention)

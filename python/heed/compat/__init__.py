@@ -4,15 +4,37 @@
     heed.compat.install()          # from here on `import flash_attn` and
     from flash_attn import flash_attn_func    # `import flash_attn_interface` are heed
 
+Programs that ask importlib.metadata whether flash-attn is installed are told so too, as
+transformers does for attn_implementation="flash_attention_2".
+
 Without install() the same modules are heed.compat.flash_attn and heed.compat.flash_attn_interface.
 """
 
 import importlib
 import importlib.abc
+import importlib.metadata
 import importlib.util
 import sys
 
 _NAMES = ("flash_attn", "flash_attn_interface")
+# Distribution -> module and version, for programs that ask what is installed before they import.
+_DISTRIBUTIONS = {"flash-attn": ("flash_attn", "2.8.3"),
+                  "flash-attn-3": ("flash_attn_interface", "3.0.0")}
+
+
+class _Distribution(importlib.metadata.Distribution):
+    """What is said of a package that has no files of its own."""
+
+    def __init__(self, name):
+        module, version = _DISTRIBUTIONS[name]
+        self._texts = {"METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+                       "top_level.txt": module + "\n"}
+
+    def read_text(self, filename):
+        return self._texts.get(filename)
+
+    def locate_file(self, path):
+        raise FileNotFoundError(path)
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -32,6 +54,12 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.util.spec_from_loader(name, self, origin=own,
                                                is_package=found.submodule_search_locations
                                                is not None)
+
+    def find_distributions(self, context=None):
+        wanted = getattr(context, "name", None)
+        for name in _DISTRIBUTIONS:
+            if wanted is None or wanted.replace("_", "-").lower() == name:
+                yield _Distribution(name)
 
     def create_module(self, spec):
         return importlib.import_module(spec.origin)

@@ -72,9 +72,8 @@ def backward_into(dout, q, k, v, out, lse, dq, dk, dv, options):
     return softmax_d.movedim(-1, -2).contiguous()
 
 
-def signed_probabilities(q, k, lse, options):
-    """FlashAttention's S_dmask: exp(score - lse) in q's dtype, negative where dropout dropped.
-    For debugging: holds all scores of a dense call."""
+def _probabilities(q, k, lse, options):
+    """exp(score - lse) [B,Hq,Sq,Skv] of dense tensors, in float32."""
     rule = {name: options.get(name) for name in ("scale", "causal", "window", "softcap",
                                                  "alibi_slopes")}
     group = q.shape[2] // k.shape[2]
@@ -95,8 +94,37 @@ def signed_probabilities(q, k, lse, options):
         s = s.masked_fill(ahead < -left, float("-inf"))
     if right >= 0:
         s = s.masked_fill(ahead > right, float("-inf"))
-    p = torch.exp(s - torch.where(lse.isinf(), 0.0, lse)[..., None])
+    return torch.exp(s - torch.where(lse.isinf(), 0.0, lse)[..., None])
+
+
+def _kept(shape, options, device):
     seed, offset = options["dropout_rng"].tolist()
-    kept = operations.dropout_mask(tuple(s.shape), options["dropout_p"], seed=seed, offset=offset)
-    kept = torch.from_numpy(kept).to(q.device)
-    return torch.where(kept != 0, p, -p).to(q.dtype)
+    kept = operations.dropout_mask(shape, options["dropout_p"], seed=seed, offset=offset)
+    return torch.from_numpy(kept).to(device) != 0
+
+
+def signed_probabilities(q, k, lse, options):
+    """FlashAttention's S_dmask: exp(score - lse) in q's dtype, negative where dropout dropped.
+    For debugging: holds all scores of a dense call."""
+    p = _probabilities(q, k, lse, options)
+    return torch.where(_kept(tuple(p.shape), options, q.device), p, -p).to(q.dtype)
+
+
+def packed_signed_probabilities(q, k, lse, options):
+    """The same of packed sequences: [B,Hq,most queries,most keys], zero outside the sequences."""
+    if "block_table" in options:
+        raise NotImplementedError("return_attn_probs with dropout_p and block_table: S_dmask is "
+                                  "made of keys in one piece; use heed.dropout_mask")
+    offsets_q, offsets_k = (options[name].tolist() for name in ("cu_seqlens_q", "cu_seqlens_kv"))
+    batch, slopes = len(offsets_q) - 1, options.get("alibi_slopes")
+    kept = _kept((batch, q.shape[1], options["max_seqlen_q"], options["max_seqlen_kv"]), options,
+                 q.device)
+    result = q.new_zeros(kept.shape)
+    for b in range(batch):
+        rows, keys = (slice(offsets[b], offsets[b + 1]) for offsets in (offsets_q, offsets_k))
+        of_one = {**options, "alibi_slopes": slopes[b] if slopes is not None and slopes.dim() == 2
+                  else slopes}
+        p = _probabilities(q[None, rows], k[None, keys], lse[None, :, rows], of_one)[0]
+        height, width = p.shape[1:]
+        result[b, :, :height, :width] = torch.where(kept[b, :, :height, :width], p, -p)
+    return result

@@ -7,10 +7,30 @@ from heed import operations
 from heed.compat import common
 
 
+_REASONS = {
+    "qv": "a cache of v cannot serve as keys too; keep [k, v] along the head dim as the k cache",
+    "q_descale": "heed takes no fp8 queries; heed.decode takes fp8 caches with their scales",
+    "k_descale": "heed takes no fp8 keys here; heed.decode takes fp8 caches with their scales",
+    "v_descale": "heed takes no fp8 values here; heed.decode takes fp8 caches with their scales",
+    "attention_chunk": "heed has no chunked rule; pass heed.attention a boolean mask",
+    "cu_seqlens_k_new": "heed appends as many keys to every sequence; append a ragged step "
+                        "yourself, then pass cache_seqlens",
+    "rotary_seqlens": "heed rotates at cache_seqlens",
+}
+
+
 def _refuse(**features):
     for name, value in features.items():
-        if value is not None and value is not False and value != 0:
-            raise NotImplementedError(f"{name}: heed has no kernel for it")
+        if isinstance(value, torch.Tensor) or value not in (None, False, 0):
+            raise NotImplementedError(f"{name}: {_REASONS[name]}")
+
+
+def _absorb_qv(q, k, v, qv, softmax_scale):
+    """(q, k, softmax_scale) whose scores are those of q k + qv v."""
+    if qv is None:
+        return q, k, softmax_scale
+    q, k = torch.cat([q, qv], dim=-1), torch.cat([k, v], dim=-1)
+    return q, k, q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
 
 
 def _run(q, k, v, return_attn_probs, options):
@@ -24,8 +44,9 @@ def flash_attn_func(q, k, v, softmax_scale=None, causal=False, qv=None, q_descal
                     return_attn_probs=False):
     """q (b,sq,h,d), k (b,sk,hk,d), v (b,sk,hk,dv) -> out (b,sq,h,dv), with return_attn_probs also
     softmax_lse (b,h,sq). num_splits, pack_gqa and sm_margin are heed's own choice."""
-    _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale,
+    _refuse(q_descale=q_descale, k_descale=k_descale, v_descale=v_descale,
             attention_chunk=attention_chunk)
+    q, k, softmax_scale = _absorb_qv(q, k, v, qv, softmax_scale)
     options = common.score_options(softmax_scale=softmax_scale, causal=causal,
                                    window_size=window_size, softcap=softcap,
                                    deterministic=deterministic)
@@ -56,8 +77,9 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, ma
                            pack_gqa=None, deterministic=False, sm_margin=0,
                            return_attn_probs=False):
     """q (tq,h,d), k and v (tk,hk,d)."""
-    _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale,
+    _refuse(q_descale=q_descale, k_descale=k_descale, v_descale=v_descale,
             attention_chunk=attention_chunk)
+    q, k, softmax_scale = _absorb_qv(q, k, v, qv, softmax_scale)
     options = common.score_options(softmax_scale=softmax_scale, causal=causal,
                                    window_size=window_size, softcap=softcap,
                                    deterministic=deterministic)
@@ -82,19 +104,28 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, qv=None, rotary
                             causal=False, window_size=(-1, -1), attention_chunk=0, softcap=0.0,
                             rotary_interleaved=True, scheduler_metadata=None, num_splits=0,
                             pack_gqa=None, sm_margin=0, return_softmax_lse=False):
-    """As FlashAttention-2's, with page_table; the lse is followed by two None, in the places of
-    partial results."""
-    from heed.compat.kvcache import attend_with_kvcache
+    """As FlashAttention-2's, with page_table; q may be packed (tq,h,d) with cu_seqlens_q. The lse
+    is followed by two None, in the places of partial results."""
+    from heed.compat.kvcache import attend_packed_with_kvcache, attend_with_kvcache
     _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale,
-            attention_chunk=attention_chunk, cu_seqlens_q=cu_seqlens_q,
-            cu_seqlens_k_new=cu_seqlens_k_new, rotary_seqlens=rotary_seqlens)
+            attention_chunk=attention_chunk, cu_seqlens_k_new=cu_seqlens_k_new,
+            rotary_seqlens=rotary_seqlens)
     options = common.score_options(softmax_scale=softmax_scale, causal=causal,
                                    window_size=window_size, softcap=softcap)
-    out, lse = attend_with_kvcache(
-        q, k_cache, v_cache, k, v, rotary_cos=rotary_cos, rotary_sin=rotary_sin,
-        rotary_interleaved=rotary_interleaved, cache_seqlens=cache_seqlens,
-        cache_batch_idx=cache_batch_idx, cache_leftpad=cache_leftpad, block_table=page_table,
-        num_splits=num_splits, options=options)
+    if cu_seqlens_q is not None:
+        if k is not None or cache_leftpad is not None:
+            raise NotImplementedError("cu_seqlens_q with k or cache_leftpad: heed appends as many "
+                                      "keys to every sequence; append them yourself, then pass "
+                                      "cache_seqlens")
+        out, lse = attend_packed_with_kvcache(
+            q, k_cache, v_cache, cu_seqlens_q, max_seqlen_q, cache_seqlens=cache_seqlens,
+            cache_batch_idx=cache_batch_idx, block_table=page_table, options=options)
+    else:
+        out, lse = attend_with_kvcache(
+            q, k_cache, v_cache, k, v, rotary_cos=rotary_cos, rotary_sin=rotary_sin,
+            rotary_interleaved=rotary_interleaved, cache_seqlens=cache_seqlens,
+            cache_batch_idx=cache_batch_idx, cache_leftpad=cache_leftpad, block_table=page_table,
+            num_splits=num_splits, options=options)
     return (out, lse, None, None) if return_softmax_lse else out
 
 

@@ -26,15 +26,15 @@ def sampled_cases(count):
     draw = random.Random(20)
     for _ in range(count):
         causal, local = draw.choice([(False, False), (True, False), (False, True)])
-        softcap = draw.choice([0.0, 0.0, 20.0])
+        softcap = draw.choice([0.0, 0.0, 20.0])  # with dropout too, which upstream refuses
         yield {"dtype": draw.choice(["float16", "bfloat16"]),
                "dim": draw.choice([32, 40, 59, 64, 80, 96, 111, 128, 160, 192, 224, 256]),
                "heads": draw.choice([(4, 4), (4, 1), (6, 2)]),
                "lengths": draw.choice([(113, 203), (128, 217), (113, 211), (108, 256), (256, 128),
                                        (1, 147), (200, 200)]),
                "causal": causal, "local": local, "softcap": softcap, "alibi": draw.random() < 0.3,
-               "dropout_p": 0.17 if not softcap and draw.random() < 0.3 else 0.0,
-               "layout": draw.choice(["func", "kvpacked", "varlen", "strided"])}
+               "dropout_p": 0.17 if draw.random() < 0.3 else 0.0,
+               "layout": draw.choice(["func", "kvpacked", "varlen", "strided", "sliced", "padded"])}
 
 
 def make(case, device):
@@ -45,6 +45,10 @@ def make(case, device):
         if case["layout"] == "strided":
             return torch.randn(2, heads, length, case["dim"], device=device,
                                dtype=dtype).transpose(1, 2).requires_grad_()
+        if case["layout"] == "sliced":
+            larger = torch.randn(2, 2 * length, heads + 1, case["dim"] + 3, device=device,
+                                 dtype=dtype)
+            return larger[:, ::2, 1:, 3:].requires_grad_()
         return torch.randn(2, length, heads, case["dim"], device=device,
                            dtype=dtype).requires_grad_()
 
@@ -59,6 +63,25 @@ def make(case, device):
             random_tensor(kv_len, kv_heads)), options
 
 
+def padding(length, device):
+    """Valid tokens of the two sequences of a padded batch."""
+    counts = torch.tensor([length, max(1, length * 3 // 5)], device=device)
+    return torch.arange(length, device=device)[None] < counts[:, None]
+
+
+def plain(case, q, k, v, keep=None, **rule):
+    """attention() of the reference; of a padded batch sequence by sequence, zero where it pads."""
+    if case["layout"] != "padded":
+        return attention(q, k, v, keep=keep, **rule)
+    q_counts, kv_counts = (padding(x.shape[1], q.device).sum(1).tolist() for x in (q, k))
+    rows = []
+    for b, (m, n) in enumerate(zip(q_counts, kv_counts)):
+        kept = None if keep is None else keep[b:b + 1, :, :m, :n]
+        out = attention(q[b:b + 1, :m], k[b:b + 1, :n], v[b:b + 1, :n], keep=kept, **rule)
+        rows.append(torch.nn.functional.pad(out, (0, 0, 0, 0, 0, q.shape[1] - m)))
+    return torch.cat(rows)
+
+
 def call(case, q, k, v, options):
     (q_len, kv_len), p = case["lengths"], case["dropout_p"]
     if case["layout"] == "kvpacked":
@@ -69,10 +92,17 @@ def call(case, q, k, v, options):
         out = flash_attn.flash_attn_varlen_func(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1),
                                                 *offsets, q_len, kv_len, p, **options)
         return out.unflatten(0, (2, q_len))
+    if case["layout"] == "padded":
+        q_packed, indices, *q_rest = unpad_input(q, padding(q_len, q.device))
+        k_packed, _, *k_rest = unpad_input(k, padding(kv_len, q.device))
+        v_packed = unpad_input(v, padding(kv_len, q.device))[0]
+        out = flash_attn.flash_attn_varlen_func(
+            q_packed, k_packed, v_packed, q_rest[0], k_rest[0], q_rest[1], k_rest[1], p, **options)
+        return pad_input(out, indices, 2, q_len)
     return flash_attn.flash_attn_func(q, k, v, p, **options)
 
 
-@pytest.mark.parametrize("case", list(sampled_cases(40)), ids=lambda case: "-".join(
+@pytest.mark.parametrize("case", list(sampled_cases(60)), ids=lambda case: "-".join(
     str(value) for value in case.values()))
 def test_outputs_and_gradients(device, case):
     (q, k, v), options = make(case, device)
@@ -88,8 +118,8 @@ def test_outputs_and_gradients(device, case):
                     dropout_p=round(case["dropout_p"] * 65536) / 65536)
     torch.manual_seed(5)
     out = call(case, q, k, v, options)
-    reference = attention(q, k, v, **rule)
-    low = attention(q, k, v, upcast=False, scales_k=True, **rule)
+    reference = plain(case, q, k, v, **rule)
+    low = plain(case, q, k, v, upcast=False, scales_k=True, **rule)
     check(out, reference, low)
     d_out = torch.randn_like(out)
     gradients = [torch.autograd.grad(x, (q, k, v), d_out) for x in (out, reference, low)]
@@ -99,14 +129,71 @@ def test_outputs_and_gradients(device, case):
 
 def test_lse_conventions(device):
     q, k, v = (torch.randn(1, 5, 2, 32, device=device, dtype=torch.float16) for _ in range(3))
-    rows = {"window_size": (-1, -3)}
     _, lse, _ = flash_attn.flash_attn_func(q, k[:, :2], v[:, :2], causal=True,
                                            return_attn_probs=True)
     assert torch.isposinf(lse[..., :3]).all() and torch.isfinite(lse[..., 3:]).all()
     _, lse = flash_attn_interface.flash_attn_func(q, k[:, :2], v[:, :2], causal=True,
                                                   return_attn_probs=True)
     assert torch.isneginf(lse[..., :3]).all()
-    assert rows
+
+
+@pytest.mark.parametrize("dropout_p, lengths", [(0.0, (200, 200)), (0.17, (113, 203))])
+def test_results_repeat_bit_for_bit(device, dropout_p, lengths):
+    tensors = [torch.randn(3, length, 4, 64, device=device, dtype=torch.float16).requires_grad_()
+               for length in (lengths[0], lengths[1], lengths[1])]
+    d_out = torch.randn_like(tensors[0])
+    first = None
+    for _ in range(20):
+        torch.manual_seed(1)
+        out, lse, _ = flash_attn.flash_attn_func(*tensors, dropout_p, causal=True,
+                                                 deterministic=True, return_attn_probs=True)
+        results = (out, lse, *torch.autograd.grad(out, tensors, d_out))
+        first = first or results
+        for mine, other in zip(results, first):
+            assert torch.equal(mine, other)
+
+
+@pytest.mark.parametrize("dim, dim_v", [(64, 64), (192, 128), (64, 512)])
+def test_flash_attention_3(device, dim, dim_v):
+    q, k, v = (torch.randn(2, length, heads, width, device=device, dtype=torch.bfloat16)
+               .requires_grad_() for length, heads, width in
+               ((70, 6, dim), (90, 2, dim), (90, 2, dim_v)))
+    options = {"causal": True, "softcap": 15.0}
+    out = flash_attn_interface.flash_attn_func(q, k, v, num_splits=3, pack_gqa=True, **options)
+    reference = attention(q, k, v, **options)
+    low = attention(q, k, v, upcast=False, scales_k=True, **options)
+    check(out, reference, low)
+    d_out = torch.randn_like(out)
+    gradients = [torch.autograd.grad(x, (q, k, v), d_out) for x in (out, reference, low)]
+    for ours, expected, torchs in zip(*gradients):
+        check(ours, expected, torchs, multiple=3, absolute=3e-4)
+    offsets = [torch.tensor([0, n, 2 * n], device=device, dtype=torch.int32) for n in (70, 90)]
+    used = torch.tensor([90, 50], device=device, dtype=torch.int32)
+    packed = flash_attn_interface.flash_attn_varlen_func(
+        q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), *offsets, 70, 90, seqused_k=used,
+        **options)
+    operands = q[1:], k[1:, :50], v[1:, :50]
+    check(packed[None, 70:], attention(*operands, **options),
+          attention(*operands, upcast=False, scales_k=True, **options))
+
+
+def test_queries_of_values(device):
+    """FlashAttention-3's qv: scores q k + qv v."""
+    q, k = (torch.randn(2, 20, heads, 64, device=device, dtype=torch.float16) for heads in (4, 1))
+    qv, v = (torch.randn(2, 20, heads, 128, device=device, dtype=torch.float16)
+             for heads in (4, 1))
+    out = flash_attn_interface.flash_attn_func(q, k, v, qv=qv, causal=True)
+    operands = torch.cat([q, qv], -1), torch.cat([k, v], -1), v
+    check(out, attention(*operands, causal=True),
+          attention(*operands, causal=True, upcast=False, scales_k=True))
+
+
+def test_packed_queries_keys_and_values_of_flash_attention_3(device):
+    qkv = torch.randn(2, 30, 3, 4, 32, device=device, dtype=torch.float16)
+    expected = flash_attn.flash_attn_func(*qkv.unbind(2), causal=True)
+    for packed, heads in ((qkv, None), (qkv.flatten(2, 3), 4)):
+        assert torch.equal(expected, flash_attn_interface.flash_attn_qkvpacked_func(
+            packed, causal=True, num_heads_q=heads))
 
 
 def test_probabilities_for_debugging(device):
@@ -181,10 +268,29 @@ def test_padding_and_its_inverse():
     assert torch.equal(x.grad, mask[..., None].expand_as(x).float())
 
 
-def test_softcap_with_dropout_is_refused_as_upstream_does():
-    q = torch.randn(1, 4, 1, 32)
-    with pytest.raises(ValueError, match="softcap and dropout_p"):
-        flash_attn.flash_attn_func(q, q, q, 0.1, softcap=3.0)
+def test_probabilities_of_packed_sequences(device):
+    q, k, v = (torch.randn(25, 2, 32, device=device, dtype=torch.float16) for _ in range(3))
+    offsets = torch.tensor([0, 20, 25], device=device, dtype=torch.int32)
+    out, _, signed = flash_attn.flash_attn_varlen_func(q, k, v, offsets, offsets, 20, 20, 0.3,
+                                                       causal=True, return_attn_probs=True)
+    p = signed.float().clamp(min=0) / 0.7
+    for b, rows in enumerate((slice(0, 20), slice(20, 25))):
+        n = rows.stop - rows.start
+        torch.testing.assert_close(
+            out[rows].float(), torch.einsum("hij,jhd->ihd", p[b, :, :n, :n], v[rows].float()),
+            atol=5e-3, rtol=5e-3)
+
+
+def test_programs_see_what_is_installed():
+    from importlib import metadata
+    assert metadata.version("flash-attn") == metadata.version("flash_attn") == "2.8.3"
+    assert metadata.packages_distributions()["flash_attn_interface"] == ["flash-attn-3"]
+    heed.compat.uninstall()
+    try:
+        with pytest.raises(metadata.PackageNotFoundError):
+            metadata.version("flash-attn-3")
+    finally:
+        heed.compat.install()
 
 
 def test_install_does_not_replace_a_loaded_package(monkeypatch):

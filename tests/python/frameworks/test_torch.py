@@ -182,3 +182,83 @@ def test_cuda_graph_replays_with_other_values():
         q.normal_()
         graph.replay()
         assert torch.equal(o, heed.attention(q, k, v))
+
+
+def test_transforms_of_torch(device):
+    q, k, v = inputs(device)
+    bias = torch.randn(1, 4, 19, 33, device=device)
+
+    def loss(q, k, v, bias):
+        return heed.attention(q, k, v, bias=bias, causal=True).square().sum()
+
+    leaves = [x.clone().requires_grad_() for x in (q, k, v, bias)]
+    expected = torch.autograd.grad(loss(*leaves), leaves)
+    gradients = torch.func.grad(loss, argnums=(0, 1, 2, 3))(q, k, v, bias)
+    torch.testing.assert_close(gradients, expected, atol=1e-4, rtol=1e-4)
+    many = torch.stack([q, q * 2, -q])
+    mapped = torch.func.vmap(torch.func.grad(loss), in_dims=(0, None, None, None))(many, k, v, bias)
+    for one, gradient in zip(many, mapped):
+        torch.testing.assert_close(gradient, torch.func.grad(loss)(one, k, v, bias), atol=1e-4,
+                                   rtol=1e-4)
+
+
+def test_derivatives_that_heed_does_not_have_are_refused():
+    q, k, v = inputs("cpu")
+
+    def loss(q):
+        return heed.attention(q, k, v).square().sum()
+
+    with pytest.raises(NotImplementedError, match="forward-mode"):
+        torch.func.jvp(loss, (q,), (q,))
+    with torch.autograd.forward_ad.dual_level():
+        with pytest.raises(NotImplementedError, match="forward-mode"):
+            loss(torch.autograd.forward_ad.make_dual(q, q))
+    with pytest.raises(NotImplementedError):
+        torch.func.grad(lambda x: torch.func.grad(loss)(x).sum())(q)
+    leaf = q.clone().requires_grad_()
+    gradient, = torch.autograd.grad(loss(leaf), leaf, create_graph=True)
+    with pytest.raises(RuntimeError):
+        torch.autograd.grad(gradient.sum(), leaf)
+
+
+def test_float32_gradients_under_autocast(device):
+    q, k, v = (x.requires_grad_() for x in inputs(device))
+    with torch.autocast(device, torch.bfloat16):
+        heed.attention(q, k, v, causal=True).float().square().sum().backward()
+    expected = torch.autograd.grad(heed.attention(q, k, v, causal=True).square().sum(), q)[0]
+    assert q.grad.dtype == torch.float32
+    torch.testing.assert_close(q.grad, expected, atol=0.1, rtol=0.1)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cuda_graph_of_a_training_step():
+    q, k, v = (x.requires_grad_() for x in inputs("cuda", torch.bfloat16))
+
+    def step():
+        return torch.autograd.grad(heed.attention(q, k, v, causal=True).float().square().sum(),
+                                   (q, k, v))
+
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        gradients = step()
+    with torch.no_grad():
+        q.normal_()
+    graph.replay()
+    torch.testing.assert_close(gradients, step(), atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_streams_are_those_of_torch():
+    q, k, v = inputs("cuda", torch.float16, q_len=512, kv_len=512)
+    expected = heed.attention(q, k, v)
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side), torch.no_grad():
+        for _ in range(3):
+            torch.cuda._sleep(10**7)
+            late = q.clone()
+            assert torch.equal(heed.attention(late, k, v), expected)

@@ -21,12 +21,6 @@ def _to_heed_lse(lse):
     return torch.where(lse == float("inf"), float("-inf"), lse)
 
 
-def _check(dropout_p, softcap, return_attn_probs):
-    if softcap and dropout_p:
-        raise ValueError("softcap and dropout_p together: FlashAttention-2 does not define it; "
-                         "call heed.attention, which applies dropout after softcap")
-
-
 def _dropout_options(dropout_p, device):
     if not dropout_p:
         return {}
@@ -38,21 +32,23 @@ def _run(q, k, v, dropout_p, return_attn_probs, options):
     out, lse = common.attention(q, k, v, options)
     if not return_attn_probs:
         return out
-    if dropout_p and "cu_seqlens_q" not in options:
-        probabilities = common.signed_probabilities(q, k, lse.detach(), options)
-    elif dropout_p:
-        raise NotImplementedError("return_attn_probs with dropout_p of packed sequences: heed does "
-                                  "not store probabilities; use heed.dropout_mask")
-    else:
-        probabilities = torch.empty(0, dtype=q.dtype, device=q.device)
-    return out, _to_flash_lse(lse), probabilities
+    return out, _to_flash_lse(lse), _probabilities(q, k, lse, dropout_p, options)
+
+
+def _probabilities(q, k, lse, dropout_p, options):
+    """S_dmask: for debugging, made only with dropout."""
+    with torch.no_grad():
+        if not dropout_p:
+            return torch.empty(0, dtype=q.dtype, device=q.device)
+        if "cu_seqlens_q" in options:
+            return common.packed_signed_probabilities(q, k, lse, options)
+        return common.signed_probabilities(q, k, lse, options)
 
 
 def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1),
                     softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False):
     """q (b,sq,h,d), k and v (b,sk,hk,d) -> out (b,sq,h,d); with return_attn_probs also softmax_lse
     (b,h,sq) and S_dmask."""
-    _check(dropout_p, softcap, return_attn_probs)
     options = common.score_options(softmax_scale=softmax_scale, causal=causal,
                                    window_size=window_size, softcap=softcap,
                                    alibi_slopes=alibi_slopes, deterministic=deterministic)
@@ -80,7 +76,6 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, ma
                            softcap=0.0, alibi_slopes=None, deterministic=False,
                            return_attn_probs=False, block_table=None):
     """q (tq,h,d), k and v (tk,hk,d) or pools (pages,slots,hk,d) with block_table (b,most)."""
-    _check(dropout_p, softcap, return_attn_probs)
     options = common.score_options(softmax_scale=softmax_scale, causal=causal,
                                    window_size=window_size, softcap=softcap,
                                    alibi_slopes=alibi_slopes, deterministic=deterministic)
@@ -137,9 +132,7 @@ def _flash_attn_forward(q, k, v, dropout_p, softmax_scale, causal, window_size_l
     options.update(_dropout_options(dropout_p, q.device))
     with torch.no_grad():
         out, lse = common.attention(q, k, v, options)
-    probabilities = None
-    if return_softmax and dropout_p:
-        probabilities = common.signed_probabilities(q, k, lse, options)
+    probabilities = _probabilities(q, k, lse, dropout_p, options) if return_softmax else None
     return out, _to_flash_lse(lse), probabilities, _rng_state(options, q.device)
 
 
@@ -165,7 +158,8 @@ def _flash_attn_varlen_forward(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q
     options.update(_dropout_options(dropout_p, q.device))
     with torch.no_grad():
         out, lse = common.attention(q, k, v, options)
-    return out, _to_flash_lse(lse), None, _rng_state(options, q.device)
+    probabilities = _probabilities(q, k, lse, dropout_p, options) if return_softmax else None
+    return out, _to_flash_lse(lse), probabilities, _rng_state(options, q.device)
 
 
 def _backward_options(dropout_p, rng_state, **rule):
