@@ -1,5 +1,7 @@
 # Writes a C++ file that holds texts as string constants.
-# cmake -DROOT=<folder> -DNAMES_FILE=<file with one name per line> -DOUTPUT=<file.cc> -P <this>
+# cmake -DROOT=<folder> -DNAMES_FILE=<file with one name per line> -DOUTPUT=<file.cc>
+#   -DNAMESPACE=<of EmbeddedSource> -DHEADER=<that declares it> -DFUNCTION=<that returns them>
+#   -P <this>
 # Names are relative to ROOT and stay in the order of the list.
 file(STRINGS ${NAMES_FILE} names)
 set(entries "")
@@ -13,9 +15,9 @@ foreach(name IN LISTS names)
   string(APPEND entries "    {\"${name}\", R\"heed_text(${text})heed_text\"},\n")
 endforeach()
 file(WRITE ${OUTPUT} "// Written by cmake/EmbedSources.cmake.
-#include \"cuda/kernel_sources.h\"
+#include \"${HEADER}\"
 
-namespace heed::cuda {
+namespace ${NAMESPACE} {
 namespace {
 
 constexpr EmbeddedSource kSources[] = {
@@ -23,7 +25,7 @@ ${entries}};
 
 }  // namespace
 
-std::span<const EmbeddedSource> KernelSources() { return kSources; }
+std::span<const EmbeddedSource> ${FUNCTION}() { return kSources; }
 
-}  // namespace heed::cuda
+}  // namespace ${NAMESPACE}
 ")

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# ./dev test [--full | --torch | --generate]
+# ./dev test [--full | --webgpu | --torch | --generate]
 
 # The fast tier's sanitizer runs: tests that reach all of the library, and those with threads.
 readonly ASAN_TESTS=(api_test conformance core_test cpu_forward_test cuda_store_test faults
@@ -32,8 +32,9 @@ without_aslr() {
   "${no_aslr[@]}" bash -c "set -euo pipefail; $(declare -f "$1"); \"\$@\"" bash "$@"
 }
 
+# The release tests include those that need a WebGPU adapter, which then must be there.
 test_release() {
-  build_preset release && run_ctest build/release
+  build_preset release && with_webgpu run_ctest build/release
 }
 
 # only TEST...: the ctest expression that selects exactly these.
@@ -150,6 +151,12 @@ run_tests() {
       folders+=(build/aarch64)
       need_packages "${FULL_PACKAGES[@]}"
       ;;
+    --webgpu)
+      need_packages "${TEST_PACKAGES[@]}"
+      need_webgpu
+      test_webgpu
+      return
+      ;;
     --torch)
       need_packages "${TEST_PACKAGES[@]}"
       test_torch
@@ -166,6 +173,7 @@ run_tests() {
       ;;
   esac
   need_nvrtc
+  need_webgpu
   step release test_release
   step asan-ubsan test_asan "$tier"
   step tsan test_tsan "$tier"

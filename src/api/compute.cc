@@ -9,6 +9,7 @@
 #include "cpu/forward.h"
 #include "cuda/backend.h"
 #include "reference/reference.h"
+#include "webgpu/backend.h"
 
 namespace heed::api {
 namespace {
@@ -33,6 +34,9 @@ Status Forward(const heed_forward_args_t* args) {
   if (IsEmpty(problem)) return {};
   if (plan.row->backend == core::Backend::kCuda) {
     return cuda::Forward(problem, plan, cuda::Action::kRun);
+  }
+  if (plan.row->backend == core::Backend::kWebgpu) {
+    return webgpu::Forward(problem, plan, webgpu::Action::kRun);
   }
   Workspace workspace;
   HEED_RETURN_IF_ERROR(workspace.Acquire(problem.exec, plan.workspace_bytes));

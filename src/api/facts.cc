@@ -8,6 +8,7 @@
 #include "cpu/decode.h"
 #include "cpu/forward.h"
 #include "cuda/backend.h"
+#include "webgpu/backend.h"
 
 namespace heed::api {
 namespace {
@@ -63,6 +64,7 @@ core::Status ReadForcedThreads(std::int32_t* num_threads) {
 
 core::Status ReadFacts(const core::ExecOptions& exec, core::DeviceFacts* facts) {
   if (exec.backend == HEED_BACKEND_CUDA) return cuda::ReadFacts(exec.device, &facts->cuda);
+  if (exec.backend == HEED_BACKEND_WEBGPU) return webgpu::ReadFacts(exec, &facts->webgpu);
   for (std::size_t target = 1; target < facts->has_cpu_target.size(); ++target) {
     const std::string& reason = TargetReasons()[target];
     facts->has_cpu_target[target] = reason.empty();

@@ -10,6 +10,7 @@
 #include "core/os/os.h"
 #include "core/registry.h"
 #include "cuda/backend.h"
+#include "webgpu/backend.h"
 
 namespace heed::api {
 namespace {
@@ -27,7 +28,7 @@ std::array<BackendInfo, 4> Backends() {
   return {{
       {"cpu", {}},
       {"cuda", cuda::WhyUnavailable()},
-      {"webgpu", "the WebGPU backend is not part of this build"},
+      {"webgpu", webgpu::WhyUnavailable()},
       {"reference", {}},
   }};
 }
@@ -61,6 +62,11 @@ std::string InfoText() {
   for (const cuda::DeviceSummary& device : cuda::Devices()) {
     text += Format("  cuda:%-5d %s, sm_%d, %d multiprocessors\n", ordinal++, device.name.c_str(),
                    device.compute_capability, device.num_multiprocessors);
+  }
+  const webgpu::AdapterSummary adapter = webgpu::DescribeAdapter();
+  if (!adapter.name.empty()) {
+    text += Format("  webgpu:0   %s, %s%s, %s\n", adapter.name.c_str(), adapter.backend.c_str(),
+                   adapter.is_software ? " in software" : "", adapter.library.c_str());
   }
   text += Format("\ncpu: %s, %d usable cores\n", core::os::CpuModelName().c_str(),
                  core::os::NumUsableCores());
@@ -123,6 +129,15 @@ std::string CudaDevicesJson() {
   return "[" + devices + "]";
 }
 
+// null when the backend is not available.
+std::string WebgpuAdapterJson() {
+  const webgpu::AdapterSummary adapter = webgpu::DescribeAdapter();
+  if (adapter.name.empty()) return "null";
+  return Format("{\"name\": %s, \"backend\": %s, \"software\": %s, \"library\": %s}",
+                Quoted(adapter.name).c_str(), Quoted(adapter.backend).c_str(),
+                adapter.is_software ? "true" : "false", Quoted(adapter.library).c_str());
+}
+
 std::string InfoJson() {
   std::string backends;
   for (const BackendInfo& backend : Backends()) {
@@ -147,6 +162,7 @@ std::string InfoJson() {
   }
   std::string json = Format("{\"version\": %s, \"backends\": [", Quoted(heed_version()).c_str());
   json += backends + "], \"cuda_devices\": " + CudaDevicesJson() +
+          ", \"webgpu_adapter\": " + WebgpuAdapterJson() +
           ", \"cpu\": {\"model\": " + Quoted(core::os::CpuModelName());
   json += Format(", \"usable_cores\": %d, \"forced_threads\": ", core::os::NumUsableCores());
   json += overrides.num_threads > 0 ? Format("%d", overrides.num_threads) : "null";

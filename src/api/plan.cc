@@ -10,6 +10,7 @@
 #include "core/explain.h"
 #include "core/plan_decode.h"
 #include "cuda/backend.h"
+#include "webgpu/backend.h"
 
 namespace heed::api {
 namespace {
@@ -46,6 +47,9 @@ struct Operation {
   Status (*plan)(const Problem& problem, const core::DeviceFacts& facts, core::Plan* plan,
                  std::vector<core::Rejection>* rejections);
   Status (*run_on_cuda)(const Problem& problem, const core::Plan& plan, cuda::Action action);
+  // Likewise for WebGPU.
+  Status (*run_on_webgpu)(const Problem& problem, const core::Plan& plan,
+                          webgpu::Action action) = nullptr;
 };
 
 template <class Args, class Problem>
@@ -59,15 +63,19 @@ Status PlanAs(const Operation<Args, Problem>& operation, const void* args, Detai
   call->planned =
       operation.plan(problem, facts, &call->plan, is_explained ? &call->rejections : nullptr);
   if (is_explained) call->description = core::Describe(problem);
-  if (detail == Detail::kPrepared && call->planned.ok() && operation.run_on_cuda != nullptr &&
-      call->plan.row->backend == core::Backend::kCuda) {
+  if (detail != Detail::kPrepared || !call->planned.ok()) return {};
+  const core::Backend backend = call->plan.row->backend;
+  if (backend == core::Backend::kCuda && operation.run_on_cuda != nullptr) {
     return operation.run_on_cuda(problem, call->plan, cuda::Action::kPrepare);
+  }
+  if (backend == core::Backend::kWebgpu && operation.run_on_webgpu != nullptr) {
+    return operation.run_on_webgpu(problem, call->plan, webgpu::Action::kPrepare);
   }
   return {};
 }
 
 constexpr Operation<heed_forward_args_t, core::ForwardProblem> kForward = {
-    core::BuildForwardProblem, core::PlanForward, cuda::Forward};
+    core::BuildForwardProblem, core::PlanForward, cuda::Forward, webgpu::Forward};
 constexpr Operation<heed_backward_args_t, core::BackwardProblem> kBackward = {
     core::BuildBackwardProblem, core::PlanBackward, cuda::Backward};
 constexpr Operation<heed_combine_args_t, core::CombineProblem> kCombine = {

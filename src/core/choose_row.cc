@@ -137,7 +137,8 @@ std::string ReasonAt(Stage stage, const KernelRow& row, const RowRequest& reques
   return {};
 }
 
-// Rows that these tensors could not run on whatever was asked: not worth a line each.
+// Rows that these tensors could not run on whatever was asked, or only by being copied to another
+// device: not worth a line each.
 bool NeedsOtherDevice(const KernelRow& row, const RowRequest& request) {
   const bool has_gpu_row = row.backend == Backend::kCuda || row.backend == Backend::kWebgpu;
   const Backend backend = BackendFromAbi(request.exec.backend);
@@ -260,11 +261,11 @@ Status NothingFits(const RowRequest& request, std::vector<Candidate> rejected) {
   return Unsupported(std::move(text));
 }
 
-// Backends without rows in this build, and a forced target that this machine lacks.
+// Backends that cannot run here, and a forced target that this machine lacks.
 Status CheckAvailable(const RowRequest& request, const DeviceFacts& facts) {
   const Backend backend = BackendFromAbi(request.exec.backend);
-  if (backend == Backend::kWebgpu) {
-    return {HEED_UNAVAILABLE, "the WebGPU backend is not part of this build"};
+  if (backend == Backend::kWebgpu && !facts.webgpu.why_unavailable.empty()) {
+    return {HEED_UNAVAILABLE, "the WebGPU backend: " + facts.webgpu.why_unavailable};
   }
   if (backend == Backend::kCuda && !facts.cuda.why_unavailable.empty()) {
     return {HEED_UNAVAILABLE, "the CUDA backend: " + facts.cuda.why_unavailable};

@@ -119,7 +119,8 @@ Status PlanForward(const ForwardProblem& problem, const DeviceFacts& facts, Plan
   if (plan->row->backend == Backend::kCuda) {
     return facts.cuda.planner.plan_forward(problem, facts.cuda, plan);
   }
-  plan->num_tasks = 1;
+  plan->num_tasks =
+      plan->row->backend == Backend::kWebgpu ? NumForwardTasks(problem, *plan->row) : 1;
   return {};
 }
 

@@ -63,6 +63,11 @@ struct CudaFacts {
   CudaPlanner planner;
 };
 
+// The adapter of a call on the WebGPU backend.
+struct WebgpuFacts {
+  std::string why_unavailable = "no WebGPU adapter was asked for";  // empty = it can be used
+};
+
 // What the machine offers. Tests fill it by hand; the API layer fills it from core/os and the
 // backends.
 struct DeviceFacts {
@@ -77,6 +82,7 @@ struct DeviceFacts {
   BackwardWorkspaceBytes cpu_backward_workspace = nullptr;  // null = CPU backward rows need none
   DecodeScratchBytes cpu_decode_scratch = nullptr;          // null = CPU decode rows need none
   CudaFacts cuda;
+  WebgpuFacts webgpu;
 };
 
 struct Plan {

@@ -30,7 +30,10 @@ constexpr KernelRow kRows[] = {
    tile_kv,                                                                                   \
    rank,                                                                                      \
    {min_cc, warps, groups, stages, variant, CudaUse::k##use}},
+#define HEED_WEBGPU_KERNEL(id, op, dtype, max_head_dim, tile_q, tile_kv, rank) \
+  HEED_KERNEL(id, Webgpu, None, op, dtype, max_head_dim, tile_q, tile_kv, rank)
 #include "core/kernels.inc"
+#undef HEED_WEBGPU_KERNEL
 #undef HEED_CUDA_KERNEL
 #undef HEED_KERNEL
 };

@@ -19,25 +19,27 @@ struct PhiloxKey {
   u32 high = 0;
 };
 
+inline constexpr u32 kPhiloxMultiplier0 = 0xD2511F53u;
+inline constexpr u32 kPhiloxMultiplier1 = 0xCD9E8D57u;
+inline constexpr u32 kPhiloxWeyl0 = 0x9E3779B9u;  // golden ratio - 1, in units of 2^-32
+inline constexpr u32 kPhiloxWeyl1 = 0xBB67AE85u;  // sqrt(3) - 1
+inline constexpr int kPhiloxRounds = 10;
+
 HEED_DEVICE u32 MulHigh(u32 a, u32 b) {
   return static_cast<u32>((static_cast<u64>(a) * static_cast<u64>(b)) >> 32);
 }
 
 HEED_DEVICE PhiloxWords PhiloxRound(const PhiloxWords& in, PhiloxKey key) {
-  constexpr u32 kMultiplier0 = 0xD2511F53u;
-  constexpr u32 kMultiplier1 = 0xCD9E8D57u;
-  return PhiloxWords{
-      {MulHigh(kMultiplier1, in.word[2]) ^ in.word[1] ^ key.low, kMultiplier1 * in.word[2],
-       MulHigh(kMultiplier0, in.word[0]) ^ in.word[3] ^ key.high, kMultiplier0 * in.word[0]}};
+  return PhiloxWords{{MulHigh(kPhiloxMultiplier1, in.word[2]) ^ in.word[1] ^ key.low,
+                      kPhiloxMultiplier1 * in.word[2],
+                      MulHigh(kPhiloxMultiplier0, in.word[0]) ^ in.word[3] ^ key.high,
+                      kPhiloxMultiplier0 * in.word[0]}};
 }
 
 HEED_DEVICE PhiloxWords Philox4x32(PhiloxWords counter, PhiloxKey key) {
-  constexpr int kRounds = 10;
-  constexpr u32 kWeyl0 = 0x9E3779B9u;  // golden ratio - 1, in units of 2^-32
-  constexpr u32 kWeyl1 = 0xBB67AE85u;  // sqrt(3) - 1
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kPhiloxRounds; ++round) {
     counter = PhiloxRound(counter, key);
-    key = PhiloxKey{key.low + kWeyl0, key.high + kWeyl1};
+    key = PhiloxKey{key.low + kPhiloxWeyl0, key.high + kPhiloxWeyl1};
   }
   return counter;
 }

@@ -182,16 +182,14 @@ std::string Info(heed_info_format_t format) {
 
 TEST(Info, NamesBackendsTargetsAndRows) {
   const std::string text = Info(HEED_INFO_TEXT);
-  for (const char* fragment :
-       {heed_version(), "the WebGPU backend is not part of this build", "generic    available",
-        "usable cores", "cpu.generic.forward.f32.d576.q12k128", "cuda.sm80.forward.f16."}) {
+  for (const char* fragment : {heed_version(), "  webgpu     ", "generic    available",
+                               "usable cores", "cpu.generic.forward.f32.d576.q12k128",
+                               "cuda.sm80.forward.f16.", "webgpu.wgsl.forward.f32.d576.q64k64"}) {
     EXPECT_TRUE(Contains(text, fragment)) << fragment << "\n" << text;
   }
   const std::string json = Info(HEED_INFO_JSON);
-  for (const char* fragment : {"\"version\": \"",
-                               "\"name\": \"webgpu\", \"available\": false, "
-                               "\"reason\": \"",
-                               "\"usable_cores\": "}) {
+  for (const char* fragment : {"\"version\": \"", "\"name\": \"webgpu\", \"available\": ",
+                               "\"webgpu_adapter\": ", "\"usable_cores\": "}) {
     EXPECT_TRUE(Contains(json, fragment)) << fragment << "\n" << json;
   }
 }

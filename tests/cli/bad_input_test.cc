@@ -124,7 +124,7 @@ const std::vector<BadInput>& BadInputs() {
        "--output: --o and --lse name both files already"},
       {"BenchJsonFolder", {"bench", "--sq", "8", "--json", "@none/r.json"}, 2, "cannot create"},
       {"ZeroThreads", {"bench", "--sq", "8", "--thread-counts", "0"}, 2, "--thread-counts"},
-      {"CpuTensorsOnGpu", {"check", "--sq", "8", "--backend", "webgpu"}, 2, "webgpu"},
+      {"CpuTensorsOnGpu", {"check", "--sq", "8", "--backend", "cuda"}, 2, "cuda"},
       {"NoKernel", {"check", "--sq", "8", "--d", "4000"}, 3, "HEED_UNSUPPORTED"},
   };
   return cases;

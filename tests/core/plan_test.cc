@@ -242,17 +242,36 @@ TEST(Unavailable, BackendsThatCannotRunHere) {
   problem.exec.backend = HEED_BACKEND_WEBGPU;
   const Status webgpu = PlanForward(problem, facts, &plan, nullptr);
   EXPECT_EQ(webgpu.code(), HEED_UNAVAILABLE);
-  EXPECT_EQ(webgpu.message(), "the WebGPU backend is not part of this build");
+  EXPECT_EQ(webgpu.message(), "the WebGPU backend: no WebGPU adapter was asked for");
+}
+
+TEST(Webgpu, HostTensorsRunOnItsRows) {
+  DeviceFacts facts;
+  facts.webgpu.why_unavailable.clear();
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    ForwardProblem problem = DenseProblem(dtype);
+    problem.exec.backend = HEED_BACKEND_WEBGPU;
+    Plan plan;
+    const Status status = PlanForward(problem, facts, &plan, nullptr);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(plan.row->backend, Backend::kWebgpu);
+    EXPECT_EQ(plan.row->dtype, dtype);
+    EXPECT_GE(plan.num_tasks, 1);
+    EXPECT_EQ(plan.workspace_bytes, 0u);
+    problem.shape.head_dim = 577;
+    EXPECT_EQ(PlanForward(problem, facts, &plan, nullptr).code(), HEED_UNSUPPORTED);
+  }
 }
 
 TEST(Rejections, EveryOtherRowOfTheOperationHasAReason) {
   Plan plan;
   std::vector<Rejection> rejections;
   ASSERT_TRUE(PlanForward(DenseProblem(DType::kF32), Avx2Machine(), &plan, &rejections).ok());
-  // CPU tensors could not run on a GPU's rows whatever was asked, so those are not listed.
+  // Rows of other devices are not listed.
   std::size_t forward_rows = 0;
   for (const KernelRow& row : KernelRows()) {
-    forward_rows += row.op == Op::kForward && row.backend != Backend::kCuda ? 1 : 0;
+    const bool is_of_gpu = row.backend == Backend::kCuda || row.backend == Backend::kWebgpu;
+    forward_rows += row.op == Op::kForward && !is_of_gpu ? 1 : 0;
   }
   EXPECT_EQ(rejections.size(), forward_rows - 1);
   for (const Rejection& rejection : rejections) {
@@ -265,6 +284,7 @@ TEST(Rejections, EveryOtherRowOfTheOperationHasAReason) {
 std::string IdOf(const KernelRow& row) {
   std::string target = "any";
   if (row.backend == Backend::kReference) target = "double";
+  if (row.backend == Backend::kWebgpu) target = "wgsl";
   if (row.backend == Backend::kCuda) target = Format("sm%d", row.cuda.min_compute_capability);
   if (row.cpu_target != CpuTarget::kNone) target = CpuTargetName(row.cpu_target);
   const std::string head_dim =

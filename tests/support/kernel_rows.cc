@@ -20,6 +20,7 @@ bool KernelRow::Takes(Element element) const {
 }
 
 heed_backend_t KernelRow::AbiBackend() const {
+  if (backend == "Webgpu") return HEED_BACKEND_WEBGPU;
   return backend == "Reference" ? HEED_BACKEND_REFERENCE : HEED_BACKEND_CPU;
 }
 

@@ -13,7 +13,7 @@ namespace heed::test {
 
 struct KernelRow {
   std::string_view id;
-  std::string_view backend;  // "Cpu" or "Reference"
+  std::string_view backend;  // "Cpu" or "Reference"; "Webgpu" in tests/webgpu
   std::string_view target;   // "Avx2"
   std::string_view op;       // "Forward"
   std::string_view dtype;    // "F32"; "Invalid" = any
@@ -24,7 +24,7 @@ struct KernelRow {
   heed_backend_t AbiBackend() const;
 };
 
-// Every row, in the order of the file.
+// Every row of the CPU, in the order of the file.
 const std::vector<KernelRow>& AllKernelRows();
 // Empty when heed_plan() accepts the row for a small problem; else its reason.
 std::string WhyRowCannotRun(const KernelRow& row);

@@ -31,12 +31,14 @@ heed_backend_t BackendOfDevice(heed_device_t device) {
   }
 }
 
-// The device's own backend, or the oracle on host tensors.
+// The device's own backend; on host tensors also the oracle, and WebGPU, which copies them.
 Status ResolveBackend(heed_backend_t requested, heed_device_t device, heed_backend_t* backend) {
   const heed_backend_t natural = BackendOfDevice(device);
   *backend = requested == HEED_BACKEND_AUTO ? natural : requested;
   if (*backend == natural) return {};
-  if (*backend == HEED_BACKEND_REFERENCE && natural == HEED_BACKEND_CPU) return {};
+  const bool reads_host_tensors =
+      *backend == HEED_BACKEND_REFERENCE || *backend == HEED_BACKEND_WEBGPU;
+  if (reads_host_tensors && natural == HEED_BACKEND_CPU) return {};
   return InvalidArgument(Format("exec.backend = %s: cannot read tensors on %s",
                                 BackendName(BackendFromAbi(*backend)), DeviceText(device).c_str()));
 }

@@ -1,0 +1,40 @@
+# shellcheck shell=bash
+# libwgpu_native and an adapter for the tests of the WebGPU backend.
+
+# The version whose interface src/webgpu/interface.h declares.
+readonly WGPU_PACKAGE="wgpu==0.32.0"
+# A Vulkan driver that computes on the CPU, and the loader that finds it.
+readonly WEBGPU_PACKAGES=(mesa-vulkan-drivers libvulkan1)
+
+# Sets webgpu_library to HEED_WEBGPU_LIBRARY or to PyPI's under build/. Without
+# HEED_WEBGPU_ADAPTER=hardware the adapter in software comes, too.
+need_webgpu() {
+  webgpu_library="${HEED_WEBGPU_LIBRARY:-}"
+  [[ "${HEED_WEBGPU_ADAPTER:-}" == hardware ]] || need_packages "${WEBGPU_PACKAGES[@]}"
+  [[ -z "$webgpu_library" ]] || return 0
+  local venv=build/webgpu
+  if ! compgen -G "$venv/lib/*/site-packages/wgpu/resources/libwgpu_native*.so" >/dev/null; then
+    need_packages python3-venv
+    echo "./dev: installing $WGPU_PACKAGE under $venv"
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+      "$WGPU_PACKAGE"
+  fi
+  webgpu_library=$(find "$PWD/$venv" -name 'libwgpu_native*.so' | head -n 1)
+  [[ -n "$webgpu_library" ]] ||
+    { echo "./dev: $WGPU_PACKAGE brought no libwgpu_native" >&2; return 1; }
+}
+
+# with_webgpu COMMAND...: a missing adapter is a failure of the tests that need one. The variable at
+# the end keeps a layer of Mesa's loader from looking for a display.
+with_webgpu() {
+  HEED_WEBGPU_LIBRARY="$webgpu_library" HEED_REQUIRE_WEBGPU=1 \
+    HEED_WEBGPU_ADAPTER="${HEED_WEBGPU_ADAPTER:-software}" NODEVICE_SELECT=1 "$@"
+}
+
+# About five minutes on two cores.
+test_webgpu() {
+  build_preset release heed webgpu_forward webgpu_unavailable_test webgpu_chunks_test &&
+    HEED_WEBGPU_CASES="${HEED_WEBGPU_CASES:-600}" HEED_WEBGPU_COST="${HEED_WEBGPU_COST:-2000000}" \
+      with_webgpu run_ctest build/release --label-regex webgpu
+}

@@ -1,0 +1,104 @@
+// One adapter of this process, chosen once, and running compute shaders on it.
+#ifndef HEED_WEBGPU_DEVICE_H_
+#define HEED_WEBGPU_DEVICE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "webgpu/library.h"
+
+namespace heed::webgpu {
+
+// What every WebGPU device has, so no more is asked for.
+inline constexpr std::uint64_t kMaxBindingBytes = std::uint64_t{128} << 20;
+inline constexpr std::uint32_t kMaxWorkgroups = 65535;
+
+struct Adapter {
+  std::string name;     // "llvmpipe (LLVM 15.0.6, 256 bits)"
+  std::string backend;  // "Vulkan"
+  bool is_software = false;
+};
+
+// A shader with its entry point; `label` names the text in the cache of pipelines and in errors.
+struct Shader {
+  std::string label;
+  std::string text;
+  const char* entry_point = nullptr;
+};
+
+inline constexpr std::size_t kNumStorageBindings = 8;
+
+// One dispatch. Binding 0 is the uniform block, storage binding i is at index i + 1. All byte
+// counts are multiples of 4, a storage binding's is not 0.
+struct Dispatch {
+  std::vector<std::uint32_t> uniform;
+  std::array<std::vector<std::uint32_t>, kNumStorageBindings> storage;
+  std::array<bool, kNumStorageBindings> is_output = {};  // contents are replaced by the result
+  std::uint32_t num_workgroups = 0;                      // at most kMaxWorkgroups
+};
+
+class Device {
+ public:
+  // The adapter that HEED_WEBGPU_ADAPTER asks for, opened and probed once for the life of the
+  // process. HEED_UNAVAILABLE with the reason.
+  static core::Status Get(Device** device);
+
+  const Adapter& adapter() const { return adapter_; }
+  // Compiles the shader unless that was done. One thread at a time compiles or runs.
+  core::Status Prepare(const Shader& shader);
+  // Runs to completion.
+  core::Status Run(const Shader& shader, Dispatch* dispatch);
+
+ private:
+  struct Buffer {
+    BufferHandle handle = nullptr;
+    std::uint64_t size_bytes = 0;
+  };
+  struct Error {
+    std::mutex mutex;
+    std::uint32_t type = 0;
+    std::string message;  // empty = none
+  };
+
+  Device() = default;
+  core::Status Open(const Library& library);
+  core::Status ChooseAdapter(AdapterHandle* chosen);
+  core::Status RequestDevice(AdapterHandle adapter);
+  core::Status Probe();
+
+  core::Status FindPipeline(const Shader& shader, PipelineHandle* pipeline);
+  core::Status Reserve(Buffer* buffer, std::uint64_t size_bytes, std::uint64_t usage);
+  core::Status Upload(const Dispatch& dispatch);
+  void Submit(PipelineHandle pipeline, const Dispatch& dispatch);
+  core::Status ReadBack(std::size_t binding, std::vector<std::uint32_t>* words);
+  void ReleaseLargeBuffers();
+  // What the library reported since the last call.
+  core::Status TakeError(const char* step);
+
+  static void OnError(const DeviceHandle* device, std::uint32_t type, StringView message,
+                      void* first, void* second);
+  static void OnLost(const DeviceHandle* device, std::uint32_t reason, StringView message,
+                     void* first, void* second);
+
+  std::mutex mutex_;
+  const Functions* f_ = nullptr;
+  Adapter adapter_;
+  InstanceHandle instance_ = nullptr;
+  DeviceHandle device_ = nullptr;
+  QueueHandle queue_ = nullptr;
+  Error error_;
+  std::map<std::string, PipelineHandle> pipelines_;
+  Buffer uniform_;
+  std::array<Buffer, kNumStorageBindings> storage_;
+  std::array<Buffer, kNumStorageBindings> read_back_;
+};
+
+}  // namespace heed::webgpu
+
+#endif  // HEED_WEBGPU_DEVICE_H_

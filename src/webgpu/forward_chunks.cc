@@ -1,0 +1,73 @@
+#include "webgpu/forward_chunks.h"
+
+#include <algorithm>
+#include <cinttypes>
+
+#include "device/prelude.h"
+
+namespace heed::webgpu {
+namespace {
+
+constexpr std::int64_t kWordBytes = 4;
+
+// Words of the largest binding of a chunk.
+std::int64_t LargestBinding(const core::ForwardProblem& problem, const ForwardChunks& chunks) {
+  const core::Shape& shape = problem.shape;
+  const std::int64_t group_words = GroupWords(problem.dtype());
+  const std::int64_t dims = device::CeilDiv<std::int64_t>(shape.head_dim, 4);
+  const std::int64_t dims_v = device::CeilDiv<std::int64_t>(shape.head_dim_v, 4);
+  const std::int64_t rows = chunks.queries * shape.group;
+  // Partial outputs are in fp32 whatever the type.
+  const std::int64_t o_group_words = chunks.has_partials ? 4 : group_words;
+  std::int64_t words = std::max({rows * dims * group_words, rows * dims_v * o_group_words,
+                                 chunks.keys * std::max(dims, dims_v) * group_words});
+  const auto score_rows = [&](const core::ScoreView& view) {
+    return (view.stride_elems[1] != 0 ? shape.group : 1) *
+           (view.stride_elems[2] != 0 ? chunks.queries : 1);
+  };
+  if (problem.score.bias.present()) {
+    words = std::max(words, score_rows(problem.score.bias) * chunks.keys);
+  }
+  if (problem.score.mask.present()) {
+    words = std::max(
+        words, score_rows(problem.score.mask) * device::CeilDiv<std::int64_t>(chunks.keys, 32));
+  }
+  return words;
+}
+
+bool Halve(std::int64_t* count, std::int64_t least) {
+  if (*count <= least) return false;
+  *count = std::max(least, device::CeilDiv<std::int64_t>(*count, 2));
+  return true;
+}
+
+}  // namespace
+
+std::int64_t GroupWords(core::DType dtype) { return dtype == core::DType::kF32 ? 4 : 2; }
+
+core::Status ChooseForwardChunks(const core::ForwardProblem& problem,
+                                 std::uint64_t max_binding_bytes, ForwardChunks* chunks) {
+  const core::Shape& shape = problem.shape;
+  const auto max_words = static_cast<std::int64_t>(max_binding_bytes / kWordBytes);
+  // A whole tile of queries is kept together as long as keys can be divided instead.
+  constexpr std::int64_t kFewQueries = 64, kFewKeys = 256;
+  // Products above cannot overflow: lengths are below 2^31, and a first cut keeps them so.
+  chunks->queries = std::clamp<std::int64_t>(shape.max_q_len, 1, max_words);
+  chunks->keys = std::clamp<std::int64_t>(shape.max_kv_len, 1, max_words);
+  chunks->has_partials = chunks->keys < shape.max_kv_len;
+  while (LargestBinding(problem, *chunks) > max_words) {
+    if (Halve(&chunks->queries, kFewQueries)) continue;
+    const bool is_cut =
+        Halve(&chunks->keys, kFewKeys) || Halve(&chunks->queries, 1) || Halve(&chunks->keys, 1);
+    if (!is_cut) {
+      return core::Unsupported(core::Format(
+          "a query of %" PRId64 " heads needs a binding of %" PRId64
+          " bytes, more than the %" PRIu64 " that WebGPU devices have",
+          shape.group, LargestBinding(problem, *chunks) * kWordBytes, max_binding_bytes));
+    }
+    chunks->has_partials = chunks->keys < shape.max_kv_len;
+  }
+  return {};
+}
+
+}  // namespace heed::webgpu

@@ -1,0 +1,28 @@
+// How a call is divided so that every binding of a dispatch stays within a number of bytes.
+#ifndef HEED_WEBGPU_FORWARD_CHUNKS_H_
+#define HEED_WEBGPU_FORWARD_CHUNKS_H_
+
+#include <cstdint>
+
+#include "core/problem.h"
+
+namespace heed::webgpu {
+
+// Largest part of one KV head of a sequence that is dispatched at a time.
+struct ForwardChunks {
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;
+  // Some sequence has more keys than that: results of its parts are merged on the host.
+  bool has_partials = false;
+};
+
+// Errors: HEED_UNSUPPORTED when a single row is larger than max_binding_bytes.
+core::Status ChooseForwardChunks(const core::ForwardProblem& problem,
+                                 std::uint64_t max_binding_bytes, ForwardChunks* chunks);
+
+// Words of 32 bits of four elements of q's type: 4 or 2.
+std::int64_t GroupWords(core::DType dtype);
+
+}  // namespace heed::webgpu
+
+#endif  // HEED_WEBGPU_FORWARD_CHUNKS_H_

@@ -1,0 +1,47 @@
+// The texts of shaders/, which the build puts into the library.
+#ifndef HEED_WEBGPU_SHADER_SOURCE_H_
+#define HEED_WEBGPU_SHADER_SOURCE_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.h"
+#include "webgpu/device.h"
+
+namespace heed::webgpu {
+
+struct EmbeddedSource {
+  const char* name;  // relative to src/, such as "webgpu/shaders/math.wgsl"
+  const char* text;
+};
+// Written by the build.
+std::span<const EmbeddedSource> ShaderSources();
+
+struct ShaderConstant {
+  const char* name;
+  std::uint32_t value;
+};
+
+// Constants, then files by their names without folder and extension, in this order.
+std::string ShaderText(const std::vector<std::string_view>& files,
+                       std::initializer_list<ShaderConstant> constants);
+
+// Where o goes: as the call's element type, or fp32 for the host to merge.
+enum class Output : std::uint8_t { kStored, kPartial };
+
+// What a compiled forward shader depends on.
+struct ForwardVariant {
+  core::DType dtype;
+  std::uint32_t columns;  // groups of 64 elements of o that one workgroup computes, 1 to 4
+  Output output;
+};
+
+Shader ForwardShader(const ForwardVariant& variant);
+
+}  // namespace heed::webgpu
+
+#endif  // HEED_WEBGPU_SHADER_SOURCE_H_
