@@ -75,7 +75,7 @@ def flash_cases(op, fp16_head_dims):
 def fp32_cases():
     bar = {"peer": "efficient", "ratio": 1.5}
     return [Case("forward", "float32", head_dim, length, causal, bar)
-            for head_dim in (64, 128) for causal in (False, True) for length in (1024, 4096)]
+            for head_dim in (64, 128, 256) for causal in (False, True) for length in (1024, 4096)]
 
 
 def preset_cases(preset):
