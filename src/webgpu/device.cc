@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/log.h"
 #include "core/os/os.h"
 #include "webgpu/probe.h"
 
@@ -130,6 +131,7 @@ Status Device::Open(const Library& library) {
   AdapterHandle adapter = nullptr;
   HEED_RETURN_IF_ERROR(ChooseAdapter(&adapter));
   HEED_RETURN_IF_ERROR(RequestDevice(adapter));
+  HEED_RETURN_IF_ERROR(OpenClock());
   return Probe();
 }
 
@@ -157,6 +159,9 @@ Status Device::RequestDevice(AdapterHandle adapter) {
   descriptor.lost.first = &error_;
   descriptor.uncaptured.callback = &Device::OnError;
   descriptor.uncaptured.first = &error_;
+  has_clock_ = f_->adapter_has_feature(adapter, kFeatureTimestampQuery) != 0;
+  descriptor.num_features = has_clock_ ? 1 : 0;
+  descriptor.features = &kFeatureTimestampQuery;
   std::string refusal = "no answer";
   f_->request_device(adapter, &descriptor,
                      {nullptr, kCallbackSpontaneous, &OnDevice, &device_, &refusal});
@@ -166,6 +171,15 @@ Status Device::RequestDevice(AdapterHandle adapter) {
   }
   queue_ = f_->get_queue(device_);
   return {};
+}
+
+Status Device::OpenClock() {
+  if (!has_clock_) return {};
+  constexpr std::uint64_t kClockBytes = 2 * sizeof(std::uint64_t);
+  const QuerySetDescriptor descriptor;
+  clock_queries_ = f_->create_queries(device_, &descriptor);
+  HEED_RETURN_IF_ERROR(Reserve(&clock_, kClockBytes, kUsageQuery | kUsageCopySource));
+  return Reserve(&clock_read_back_, kClockBytes, kUsageMapRead | kUsageCopyTarget);
 }
 
 // An adapter that computes nothing, or something else, is found here and not in a result.
@@ -244,7 +258,13 @@ Status Device::Run(const Shader& shader, Dispatch* dispatch) {
     if (!dispatch->is_output[binding]) continue;
     HEED_RETURN_IF_ERROR(ReadBack(binding, &dispatch->storage[binding]));
   }
-  ReleaseLargeBuffers();
+  HEED_RETURN_IF_ERROR(ReadClock(dispatch));
+  if (!dispatch->keeps_outputs) ReleaseLargeBuffers();
+  if (core::IsLogged(core::LogLevel::kDebug)) {
+    core::Log(core::LogLevel::kDebug,
+              Format("webgpu: %s, %u workgroups: %.1f us", shader.label.c_str(),
+                     dispatch->num_workgroups, dispatch->device_seconds * 1e6));
+  }
   return TakeError(step.c_str());
 }
 
@@ -300,7 +320,11 @@ void Device::Submit(PipelineHandle pipeline, const Dispatch& dispatch) {
   f_->release_layout(group.layout);
 
   EncoderHandle encoder = f_->create_encoder(device_, nullptr);
-  PassHandle pass = f_->begin_pass(encoder, nullptr);
+  TimestampWrites timestamps;
+  timestamps.queries = clock_queries_;
+  PassDescriptor pass_descriptor;
+  pass_descriptor.timestamps = has_clock_ ? &timestamps : nullptr;
+  PassHandle pass = f_->begin_pass(encoder, &pass_descriptor);
   f_->set_pipeline(pass, pipeline);
   f_->set_bind_group(pass, 0, bind_group, 0, nullptr);
   f_->dispatch(pass, dispatch.num_workgroups, 1, 1);
@@ -311,6 +335,10 @@ void Device::Submit(PipelineHandle pipeline, const Dispatch& dispatch) {
     f_->copy_buffer(encoder, storage_[binding].handle, 0, read_back_[binding].handle, 0,
                     entries[binding + 1].size_bytes);
   }
+  if (has_clock_) {
+    f_->resolve_queries(encoder, clock_queries_, 0, 2, clock_.handle, 0);
+    f_->copy_buffer(encoder, clock_.handle, 0, clock_read_back_.handle, 0, clock_.size_bytes);
+  }
   CommandsHandle commands = f_->finish(encoder, nullptr);
   f_->submit(queue_, 1, &commands);
   f_->release_commands(commands);
@@ -319,11 +347,14 @@ void Device::Submit(PipelineHandle pipeline, const Dispatch& dispatch) {
 }
 
 Status Device::ReadBack(std::size_t binding, std::vector<std::uint32_t>* words) {
-  const std::size_t bytes = words->size() * sizeof(std::uint32_t);
-  BufferHandle buffer = read_back_[binding].handle;
+  return ReadBuffer(read_back_[binding].handle, words->data(),
+                    words->size() * sizeof(std::uint32_t));
+}
+
+Status Device::ReadBuffer(BufferHandle buffer, void* target, std::size_t size_bytes) {
   bool is_mapped = false;
   std::string refusal = "no answer";
-  f_->map_buffer(buffer, kMapRead, 0, bytes,
+  f_->map_buffer(buffer, kMapRead, 0, size_bytes,
                  {nullptr, kCallbackSpontaneous, &OnMapped, &is_mapped, &refusal});
   f_->poll(device_, 1, nullptr);
   HEED_RETURN_IF_ERROR(TakeError("reading results"));
@@ -331,8 +362,19 @@ Status Device::ReadBack(std::size_t binding, std::vector<std::uint32_t>* words) 
     return {HEED_DEVICE_ERROR,
             Format("WebGPU, reading results on %s: %s", adapter_.name.c_str(), refusal.c_str())};
   }
-  std::memcpy(words->data(), f_->mapped_range(buffer, 0, bytes), bytes);
+  std::memcpy(target, f_->mapped_range(buffer, 0, size_bytes), size_bytes);
   f_->unmap_buffer(buffer);
+  return {};
+}
+
+Status Device::ReadClock(Dispatch* dispatch) {
+  if (!has_clock_) return {};
+  std::array<std::uint64_t, 2> ticks = {};
+  HEED_RETURN_IF_ERROR(ReadBuffer(clock_read_back_.handle, ticks.data(), sizeof(ticks)));
+  constexpr double kSecondsPerNanosecond = 1e-9;
+  dispatch->device_seconds = static_cast<double>(ticks[1] - ticks[0]) *
+                             static_cast<double>(f_->timestamp_period(queue_)) *
+                             kSecondsPerNanosecond;
   return {};
 }
 

@@ -41,6 +41,8 @@ struct Dispatch {
   std::array<std::vector<std::uint32_t>, kNumStorageBindings> storage;
   std::array<bool, kNumStorageBindings> is_output = {};  // contents are replaced by the result
   std::uint32_t num_workgroups = 0;                      // at most kMaxWorkgroups
+  bool keeps_outputs = false;   // on the device, for a next dispatch with outputs of these sizes
+  double device_seconds = 0.0;  // result: of the shader alone; 0 = the device has no clock
 };
 
 class Device {
@@ -70,6 +72,7 @@ class Device {
   core::Status Open(const Library& library);
   core::Status ChooseAdapter(AdapterHandle* chosen);
   core::Status RequestDevice(AdapterHandle adapter);
+  core::Status OpenClock();
   core::Status Probe();
 
   core::Status FindPipeline(const Shader& shader, PipelineHandle* pipeline);
@@ -77,6 +80,8 @@ class Device {
   core::Status Upload(const Dispatch& dispatch);
   void Submit(PipelineHandle pipeline, const Dispatch& dispatch);
   core::Status ReadBack(std::size_t binding, std::vector<std::uint32_t>* words);
+  core::Status ReadClock(Dispatch* dispatch);
+  core::Status ReadBuffer(BufferHandle buffer, void* target, std::size_t size_bytes);
   void ReleaseLargeBuffers();
   // What the library reported since the last call.
   core::Status TakeError(const char* step);
@@ -97,6 +102,9 @@ class Device {
   Buffer uniform_;
   std::array<Buffer, kNumStorageBindings> storage_;
   std::array<Buffer, kNumStorageBindings> read_back_;
+  bool has_clock_ = false;  // then the following exist
+  QuerySetHandle clock_queries_ = nullptr;
+  Buffer clock_, clock_read_back_;
 };
 
 }  // namespace heed::webgpu

@@ -23,6 +23,7 @@ using BindGroupHandle = struct BindGroupObject*;
 using EncoderHandle = struct EncoderObject*;
 using PassHandle = struct PassObject*;
 using CommandsHandle = struct CommandsObject*;
+using QuerySetHandle = struct QuerySetObject*;
 
 struct StringView {
   const char* data = nullptr;
@@ -48,9 +49,11 @@ enum AdapterType : std::uint32_t { kAdapterDiscrete = 1, kAdapterIntegrated = 2,
 inline constexpr std::uint32_t kCallbackSpontaneous = 3;
 inline constexpr std::uint32_t kStatusSuccess = 1;  // of every asynchronous request
 inline constexpr std::uint32_t kErrorOutOfMemory = 3;
+inline constexpr std::uint32_t kFeatureTimestampQuery = 9;
+inline constexpr std::uint32_t kQueryTimestamp = 2;
 inline constexpr std::uint32_t kShaderSourceWgsl = 2;
 inline constexpr std::uint64_t kUsageMapRead = 0x1, kUsageCopySource = 0x4, kUsageCopyTarget = 0x8,
-                               kUsageUniform = 0x40, kUsageStorage = 0x80;
+                               kUsageUniform = 0x40, kUsageStorage = 0x80, kUsageQuery = 0x200;
 inline constexpr std::uint64_t kMapRead = 1;
 inline constexpr std::uint32_t kInstanceExtras = 0x00030004;
 // Backends of an instance: Vulkan, Metal and Direct3D 12; OpenGL lacks part of the core features.
@@ -171,10 +174,24 @@ struct BindGroupDescriptor {
   const BindGroupEntry* entries = nullptr;
 };
 
+struct TimestampWrites {
+  const Chain* next = nullptr;
+  QuerySetHandle queries = nullptr;
+  std::uint32_t begin_index = 0;
+  std::uint32_t end_index = 1;
+};
+
+struct QuerySetDescriptor {
+  const Chain* next = nullptr;
+  StringView label;
+  std::uint32_t type = kQueryTimestamp;
+  std::uint32_t count = 2;
+};
+
 struct PassDescriptor {
   const Chain* next = nullptr;
   StringView label;
-  const void* timestamps = nullptr;
+  const TimestampWrites* timestamps = nullptr;
 };
 
 // Functions of the library, bound by name.
@@ -215,6 +232,10 @@ struct Functions {
   void (*copy_buffer)(EncoderHandle, BufferHandle source, std::uint64_t source_offset_bytes,
                       BufferHandle target, std::uint64_t target_offset_bytes,
                       std::uint64_t size_bytes);
+  QuerySetHandle (*create_queries)(DeviceHandle, const QuerySetDescriptor*);
+  void (*resolve_queries)(EncoderHandle, QuerySetHandle, std::uint32_t first, std::uint32_t count,
+                          BufferHandle target, std::uint64_t offset_bytes);
+  float (*timestamp_period)(QueueHandle);  // nanoseconds
   CommandsHandle (*finish)(EncoderHandle, const void* descriptor);
   void (*release_commands)(CommandsHandle);
   void (*submit)(QueueHandle, std::size_t count, const CommandsHandle*);
