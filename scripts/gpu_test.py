@@ -12,6 +12,7 @@ sanitizer finds anything. Without compute-sanitizer that part is reported as not
 
 import argparse
 import concurrent.futures
+import importlib.util
 import json
 import os
 import pathlib
@@ -134,9 +135,13 @@ class Runner:
                 "checked": {}, "losses": losses}
 
     def run_python(self, library):
+        # Most of the time goes to compiling kernels, one at a time in each process.
+        spread = ["-n", str(self.num_jobs)] if importlib.util.find_spec("xdist") else []
+        path = os.pathsep.join(filter(None, ["python", os.environ.get("PYTHONPATH")]))
         code, output, seconds = self.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", PYTHON_TESTS],
-            HEED_LIBRARY=str(library), PYTHONPATH="python", JAX_PLATFORMS="cpu")
+            [sys.executable, "-m", "pytest", "-q", "-rs", *spread, "-p", "no:cacheprovider",
+             PYTHON_TESTS], HEED_LIBRARY=str(library), PYTHONPATH=path, JAX_PLATFORMS="cpu",
+            HEED_TEST_DEVICES="cuda")
         summary = (output.splitlines() or [""])[-1]
         counts = {what: int(count) for count, what in
                   re.findall(r"(\d+) (passed|failed|skipped|error)", summary)}

@@ -51,12 +51,15 @@ class _Call:
         return o, lse.fill_(-torch.inf) if self.is_packed else lse
 
 
+_SIMPLE = frozenset([bool, int, float, str, tuple, type(None)])  # to look at quickly
+
+
 def kind_of(q, k, v, options, wants_lse):
     """What the structures of a call depend on. Hashable if all options are."""
     kind = (q.shape, q.stride(), q.dtype, q.device, k.shape, k.stride(), k.dtype, k.device,
             v.shape, v.stride(), v.dtype, v.device, wants_lse, q.is_neg(), k.is_neg(), v.is_neg())
     for name, value in options.items():
-        if isinstance(value, torch.Tensor):
+        if type(value) not in _SIMPLE and isinstance(value, torch.Tensor):
             value = (type(value), value.shape, value.stride(), value.dtype, value.device,
                      value.is_neg())
         kind += name, value

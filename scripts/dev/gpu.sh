@@ -42,5 +42,7 @@ run_gpu_tests() {
     return
   fi
   build_preset release
-  python3 scripts/gpu_test.py --build build/release "$@"
+  local frameworks_python=python3
+  if [[ " $* " == *" --python "* ]]; then need_frameworks; fi
+  "$frameworks_python" scripts/gpu_test.py --build build/release "$@"
 }

