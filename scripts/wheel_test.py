@@ -92,8 +92,9 @@ def inspect(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     libraries = [name for name in names if ".so" in name]
     assert libraries == ["heed/libheed.so.0"], libraries
-    others = [name for name in names if not name.endswith((".py", ".so.0"))
+    others = [name for name in names if not name.endswith((".py", ".pyi", "/py.typed", ".so.0"))
               and ".dist-info/" not in name]
+    assert "heed/py.typed" in names and "heed/__init__.pyi" in names, names
     assert not others, f"files that nobody asked for: {others}"
     print(f"{wheel.name}: {size} bytes, {len(names)} files")
 

@@ -16,11 +16,14 @@ _VARLEN = ("cu_seqlens_q", "cu_seqlens_kv", "seqused_q", "seqused_kv", "max_seql
 _EXEC = ("backend", "deterministic", "fixed_split", "forbid_slower", "kernel", "num_threads")
 
 
+OPTIONS = _SCORE + _VARLEN + ("block_table",) + _EXEC  # of attention
+
+
 def _take(options, names):
     return {name: options.pop(name) for name in names if name in options}
 
 
-def refuse_rest(function, options, known=_SCORE + _VARLEN + ("block_table",) + _EXEC):
+def refuse_rest(function, options, known=OPTIONS):
     """TypeError if options are left over."""
     if options:
         known = ", ".join(known)
@@ -194,7 +197,7 @@ def decode_dim_v(q, v_cache, v_new, kv_format, head_dim_v):
     return dim
 
 
-_CACHE = ("cache_batch_index", "cache_leftpad", "rotary_cos", "rotary_sin")
+CACHE_OPTIONS = ("cache_batch_index", "cache_leftpad", "rotary_cos", "rotary_sin")
 
 
 def decode(q, k_cache, v_cache, cache_lengths, k_new=None, v_new=None, *, return_lse=False,
@@ -247,9 +250,9 @@ def run_decode(q, k_cache, v_cache, cache_lengths, k_new=None, v_new=None, *, re
             v_scales=build.tensor(v_scales, "v_scales")))
     arrays = {"q": q, "k_cache": k_cache, "v_cache": v_cache, "k_new": k_new, "v_new": v_new,
               "o": o, "lse": lse if return_lse else None, "cache_lengths": cache_lengths,
-              **{name: options.pop(name, None) for name in _CACHE}}
+              **{name: options.pop(name, None) for name in CACHE_OPTIONS}}
     exec_args, score = build.exec(**_take(options, _EXEC)), build.score(**_take(options, _SCORE))
-    refuse_rest("decode", options, _SCORE + _CACHE + ("block_table",) + _EXEC)
+    refuse_rest("decode", options, _SCORE + CACHE_OPTIONS + ("block_table",) + _EXEC)
     args = abi.DecodeArgs(
         rotary_layout=choice("rotary_layout", rotary_layout, abi.ROTARY_LAYOUTS),
         num_splits=integer("num_splits", num_splits, -2**31, 2**31 - 1), quant=quant, score=score,
