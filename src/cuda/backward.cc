@@ -83,9 +83,12 @@ WorkspaceLayout LayoutOf(const BackwardProblem& problem, const KernelRow& row) {
   const std::int64_t head_rows = shape.num_q_heads * NumRows(problem, row);
   layout.lse_log2 = take(head_rows);
   layout.delta = take(head_rows);
-  layout.dq_accum =
-      take(head_rows * (IsSm90(row) ? Sm90BackwardColumns(row) : PadHeadDim(shape.head_dim)));
-  if (problem.forward.exec.deterministic) {
+  const bool has_sums = !IsWideSm90Backward(row);
+  if (has_sums) {
+    layout.dq_accum =
+        take(head_rows * (IsSm90(row) ? row.max_head_dim : PadHeadDim(shape.head_dim)));
+  }
+  if (has_sums && problem.forward.exec.deterministic) {
     // One for every slice of the columns.
     const int num_turns =
         IsSm90(row) ? kBlockTurns : BackwardSlices(TileOf(TraitsOf(row, problem.forward)));
@@ -185,6 +188,9 @@ Launches LaunchesOf(const BackwardProblem& problem, const KernelRow& row) {
   launches.pre_shape = launches.post_shape = {
       BackwardRowsGrid(NumQTiles(problem, row), shape.batch, shape.num_q_heads),
       kBackwardRowsThreads, 0};
+  if (IsWideSm90Backward(row) && !problem.d_bias.present()) {  // d_sinks may be left to do
+    launches.post_shape.num_ctas = problem.d_sinks.present() ? shape.num_q_heads : 0;
+  }
   return launches;
 }
 
@@ -192,19 +198,24 @@ Launches LaunchesOf(const BackwardProblem& problem, const KernelRow& row) {
 
 std::size_t BackwardSharedBytesOf(const KernelRow& row, std::int64_t head_dim,
                                   std::int64_t head_dim_v) {
-  if (IsSm90(row)) return Sm90BackwardSharedBytesOf(row);
+  if (IsSm90(row)) return Sm90BackwardSharedBytesOf(row, head_dim, head_dim_v);
   return static_cast<std::size_t>(
       BackwardSharedBytes(TileOf(TileTraitsOf(row, head_dim, head_dim_v))));
 }
 
 KernelKey BackwardKeyOf(const KernelRow& row, const BackwardProblem& problem) {
   KernelKey key;
-  key.entry = IsSm90(row) ? KernelEntry::kBackwardSm90 : KernelEntry::kBackward;
+  key.entry = IsSm90(row) ? Sm90BackwardEntry(row) : KernelEntry::kBackward;
   key.family = FamilyOf(row);
   key.traits = TraitsOf(row, problem.forward);
-  if (IsSm90(row)) key.traits.head_dim = key.traits.head_dim_v = Sm90BackwardColumns(row);
+  if (IsSm90(row)) {
+    key.traits.head_dim = Sm90BackwardColumns(row, problem.forward.shape.head_dim);
+    key.traits.head_dim_v = Sm90BackwardColumns(row, problem.forward.shape.head_dim_v);
+  }
   key.traits.row_access = static_cast<int>(AccessOfBackward(problem));
-  key.traits.deterministic = problem.forward.exec.deterministic;
+  // Without sums there is nothing whose order could vary.
+  key.traits.deterministic =
+      problem.forward.exec.deterministic && !(IsSm90(row) && IsWideSm90Backward(row));
   key.traits.d_bias = static_cast<int>(BiasElementOf(problem.d_bias));
   return key;
 }
@@ -241,6 +252,7 @@ Status Backward(const BackwardProblem& problem, const Plan& plan, Action action)
     HEED_RETURN_IF_ERROR(half_lse.Prepare(context, HalfLse::Direction::kFromCaller));
     HEED_RETURN_IF_ERROR(PrepareKernel(context, launches.pre, launches.pre_shape));
     HEED_RETURN_IF_ERROR(PrepareKernel(context, launches.main, launches.main_shape));
+    if (launches.post_shape.num_ctas == 0) return {};
     return PrepareKernel(context, launches.post, launches.post_shape);
   }
   DeviceWorkspace workspace(context);

@@ -33,6 +33,8 @@ EntryNames NamesOf(KernelEntry entry) {
       return {"cuda/kernels/mma/backward.cu", "heed_backward"};
     case KernelEntry::kBackwardSm90:
       return {"cuda/kernels/sm90/backward.cu", "heed_backward_sm90"};
+    case KernelEntry::kBackwardWideSm90:
+      return {"cuda/kernels/sm90/backward_wide.cu", "heed_backward_wide_sm90"};
     case KernelEntry::kBackwardPost:
       return {"cuda/kernels/mma/backward_post.cu", "heed_backward_post"};
     case KernelEntry::kDecode:

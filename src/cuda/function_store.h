@@ -14,6 +14,7 @@ enum class KernelEntry : int {
   kBackwardPre,
   kBackward,
   kBackwardSm90,
+  kBackwardWideSm90,
   kBackwardPost,
   kDecode,
   kDecodeAppend,

@@ -6,6 +6,8 @@
 #include "cuda/kernels/common/backward_blocks.h"
 #include "cuda/kernels/sm90/args.h"
 #include "cuda/kernels/sm90/backward_shape.h"
+#include "cuda/kernels/sm90/backward_wide_shape.h"
+#include "cuda/row_family.h"
 #include "cuda/tensor_map.h"
 
 namespace heed::cuda {
@@ -23,20 +25,34 @@ constexpr std::int64_t kSectionBytes = std::int64_t{20} << 20;
 constexpr std::int64_t kMaxRows = std::int64_t{1} << 30;  // so that sums of two lengths fit 32 bits
 
 Sm90BackwardShape ShapeOfRow(const KernelRow& row) {
-  return {Sm90BackwardColumns(row), row.tile_q_rows, row.tile_kv_rows, row.cuda.num_stages};
+  return {static_cast<int>(row.max_head_dim), row.tile_q_rows, row.tile_kv_rows,
+          row.cuda.num_stages};
 }
 
 std::int64_t NumKvTiles(const ForwardProblem& problem, const KernelRow& row) {
   return device::CeilDiv<std::int64_t>(problem.shape.max_kv_len, row.tile_kv_rows);
 }
 
+// Tasks of queries of one (batch, query head) pair; only of rows of wide heads.
+std::int64_t NumQTasks(const ForwardProblem& problem) {
+  return device::CeilDiv<std::int64_t>(problem.shape.max_q_len, kWideTaskQueries);
+}
+
 // Asked of problems whose size nobody has checked yet.
 bool HasFewEnoughTiles(const ForwardProblem& problem, const KernelRow& row) {
   const core::Shape& shape = problem.shape;
-  std::int64_t num_tiles = 0;
-  return !__builtin_mul_overflow(NumKvTiles(problem, row), shape.num_kv_heads, &num_tiles) &&
-         !__builtin_mul_overflow(num_tiles, shape.batch, &num_tiles) &&
-         num_tiles <= std::numeric_limits<std::int32_t>::max();
+  std::int64_t num_tiles = 0, num_q_tiles = 0;
+  if (__builtin_mul_overflow(NumKvTiles(problem, row), shape.num_kv_heads, &num_tiles) ||
+      __builtin_mul_overflow(num_tiles, shape.batch, &num_tiles)) {
+    return false;
+  }
+  if (IsWideSm90Backward(row) &&
+      (__builtin_mul_overflow(NumQTasks(problem), shape.num_q_heads, &num_q_tiles) ||
+       __builtin_mul_overflow(num_q_tiles, shape.batch, &num_q_tiles) ||
+       __builtin_add_overflow(num_tiles, num_q_tiles, &num_tiles))) {
+    return false;
+  }
+  return num_tiles <= std::numeric_limits<std::int32_t>::max();
 }
 
 // Rows [begin, end) of an axis; never empty, as maps must not be.
@@ -99,8 +115,16 @@ MappedOperands OperandsOf(const BackwardProblem& problem) {
            {&problem.dv, kv_like(shape.max_kv_len, dv), 0, &Sm90BackwardArgs::dv_map}}};
 }
 
-bool CanMapAll(const BackwardProblem& problem) {
+TensorExtents DqExtents(const ForwardProblem& problem) {
+  const core::Shape& shape = problem.shape;
+  return {shape.batch, shape.max_q_len, shape.num_q_heads, shape.head_dim};
+}
+
+bool CanMapAll(const BackwardProblem& problem, const KernelRow& row) {
   const MappedOperands all = OperandsOf(problem);
+  if (IsWideSm90Backward(row) && !CanMapTensor(problem.dq, DqExtents(problem.forward))) {
+    return false;
+  }
   return std::all_of(
       std::begin(all.operand), std::end(all.operand),
       [](const MappedOperand& operand) { return CanMapTensor(*operand.view, operand.extents); });
@@ -108,8 +132,11 @@ bool CanMapAll(const BackwardProblem& problem) {
 
 std::int64_t SectionPairs(const ForwardProblem& problem, const KernelRow& row) {
   const core::Shape& shape = problem.shape;
-  // Two operands of 2 bytes an element and sums of 4.
-  const std::int64_t pair_bytes = shape.max_q_len * shape.group * Sm90BackwardColumns(row) * 8;
+  const std::int64_t num_rows = shape.max_q_len * shape.group;
+  // Two operands of 2 bytes an element and, if any, sums of 4.
+  const std::int64_t pair_bytes = IsWideSm90Backward(row)
+                                      ? num_rows * (shape.head_dim + shape.head_dim_v) * 2
+                                      : num_rows * row.max_head_dim * 8;
   return std::max<std::int64_t>(1, kSectionBytes / pair_bytes);
 }
 
@@ -130,9 +157,36 @@ Sm90BackwardArgs ArgsOf(const BackwardProblem& problem, const KernelRow& row,
   return args;
 }
 
+// Tasks of queries come first; K and V of a section of them stay in the cache.
+Sm90WideBackwardArgs WideArgsOf(const ForwardProblem& problem, const Sm90BackwardArgs& common) {
+  const core::Shape& shape = problem.shape;
+  const std::int64_t num_pairs = shape.batch * shape.num_q_heads;
+  const std::int64_t pair_bytes = shape.max_kv_len * (shape.head_dim + shape.head_dim_v) * 2;
+  const std::int64_t section_pairs =
+      shape.group * std::max<std::int64_t>(1, kSectionBytes / pair_bytes);
+  Sm90WideBackwardArgs args = {};
+  args.common = common;
+  args.num_q_tiles = static_cast<u32>(NumQTasks(problem));
+  args.num_q_pairs = static_cast<u32>(num_pairs);
+  args.q_section_pairs = static_cast<u32>(std::min(section_pairs, num_pairs));
+  return args;
+}
+
 }  // namespace
 
-int Sm90BackwardColumns(const KernelRow& row) { return static_cast<int>(row.max_head_dim); }
+bool IsWideSm90Backward(const KernelRow& row) {
+  return FamilyOf(row) == kSm90Family && row.cuda.variant == kBackwardDirect;
+}
+
+KernelEntry Sm90BackwardEntry(const KernelRow& row) {
+  return IsWideSm90Backward(row) ? KernelEntry::kBackwardWideSm90 : KernelEntry::kBackwardSm90;
+}
+
+int Sm90BackwardColumns(const KernelRow& row, std::int64_t head_dim) {
+  constexpr int kPanelColumns = 64;
+  if (!IsWideSm90Backward(row)) return static_cast<int>(row.max_head_dim);
+  return static_cast<int>(device::CeilDiv<std::int64_t>(head_dim, kPanelColumns)) * kPanelColumns;
+}
 
 const char* WhyNotSm90Backward(const KernelRow& row, const BackwardProblem& problem) {
   const ForwardProblem& forward = problem.forward;
@@ -142,10 +196,12 @@ const char* WhyNotSm90Backward(const KernelRow& row, const BackwardProblem& prob
   if (forward.has_lengths()) return "does not take arrays of lengths";
   // Operands at keys that a mask hides from every query may be NaN, which products let through.
   if (score.mask.present()) return "does not read a mask";
-  if (score.bias.present()) return "does not read a bias";
-  if (score.softcap > 0.0) return "does not take a softcap";
-  if (score.alibi_slopes.present()) return "does not take ALiBi slopes";
-  if (score.dropout.drop_threshold > 0) return "does not drop out";
+  if (!IsWideSm90Backward(row)) {
+    if (score.bias.present()) return "does not read a bias";
+    if (score.softcap > 0.0) return "does not take a softcap";
+    if (score.alibi_slopes.present()) return "does not take ALiBi slopes";
+    if (score.dropout.drop_threshold > 0) return "does not drop out";
+  }
   // Tiles of 128 columns waste half of the work there.
   if (std::max(shape.head_dim, shape.head_dim_v) <= row.max_head_dim / 2) {
     return "is made for larger head dims";
@@ -156,14 +212,20 @@ const char* WhyNotSm90Backward(const KernelRow& row, const BackwardProblem& prob
   if (shape.max_q_len > kMaxRows || shape.max_kv_len > kMaxRows) {
     return "does not take sequences longer than 2^30 rows";
   }
-  if (!CanMapAll(problem)) {
+  if (!CanMapAll(problem, row)) {
     return "TMA needs data pointers and strides of multiples of 16 bytes, and no zero strides";
   }
   if (!HasFewEnoughTiles(forward, row)) return "takes at most 2^31 - 1 key tiles";
   return nullptr;
 }
 
-std::size_t Sm90BackwardSharedBytesOf(const KernelRow& row) {
+std::size_t Sm90BackwardSharedBytesOf(const KernelRow& row, std::int64_t head_dim,
+                                      std::int64_t head_dim_v) {
+  if (IsWideSm90Backward(row)) {
+    const Sm90WideShape shape{Sm90BackwardColumns(row, head_dim),
+                              Sm90BackwardColumns(row, head_dim_v)};
+    return static_cast<std::size_t>(Sm90WideMemoryOf(shape).total_bytes);
+  }
   return static_cast<std::size_t>(Sm90BackwardSharedBytes(ShapeOfRow(row)));
 }
 
@@ -174,8 +236,12 @@ std::int64_t NumSm90BackwardRows(const BackwardProblem& problem) {
 
 LaunchShape Sm90BackwardShapeOf(const KernelRow& row, const BackwardProblem& problem) {
   const core::Shape& shape = problem.forward.shape;
-  return {NumKvTiles(problem.forward, row) * shape.batch * shape.num_kv_heads, kSm90BackwardThreads,
-          Sm90BackwardSharedBytesOf(row)};
+  const std::int64_t num_kv_tasks =
+      NumKvTiles(problem.forward, row) * shape.batch * shape.num_kv_heads;
+  const std::size_t shared_bytes = Sm90BackwardSharedBytesOf(row, shape.head_dim, shape.head_dim_v);
+  if (!IsWideSm90Backward(row)) return {num_kv_tasks, kSm90BackwardThreads, shared_bytes};
+  const std::int64_t num_q_tasks = NumQTasks(problem.forward) * shape.batch * shape.num_q_heads;
+  return {num_q_tasks + num_kv_tasks, kSm90WideThreads, shared_bytes};
 }
 
 Status LaunchSm90Backward(const CallContext& context, const BackwardProblem& problem,
@@ -186,7 +252,12 @@ Status LaunchSm90Backward(const CallContext& context, const BackwardProblem& pro
     HEED_RETURN_IF_ERROR(MakeTensorMap(context.driver(), *operand.view, operand.extents,
                                        operand.first_row, kBlockRows, &(args.*operand.map)));
   }
-  return LaunchKernel(context, key, Sm90BackwardShapeOf(row, problem), &args);
+  const LaunchShape launch = Sm90BackwardShapeOf(row, problem);
+  if (!IsWideSm90Backward(row)) return LaunchKernel(context, key, launch, &args);
+  Sm90WideBackwardArgs wide = WideArgsOf(problem.forward, args);
+  HEED_RETURN_IF_ERROR(MakeTensorMap(context.driver(), problem.dq, DqExtents(problem.forward), 0,
+                                     kBlockRows, &wide.dq_map));
+  return LaunchKernel(context, key, launch, &wide);
 }
 
 }  // namespace heed::cuda

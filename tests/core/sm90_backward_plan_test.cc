@@ -71,6 +71,36 @@ TEST(Sm90BackwardPlan, KeepsWholeBlocksOfRows) {
   EXPECT_EQ(plan.workspace_bytes, rows * 4 + rows * 4 + rows * 128 * 4 + turns * 4);
 }
 
+TEST(Sm90BackwardPlan, RunsWideHeadsWithoutSumsInTheWorkspace) {
+  constexpr const char* kWideId = "cuda.sm90.backward.bf16.d256.q64k64";
+  struct Dims {
+    std::int64_t head_dim, head_dim_v;
+  };
+  for (const auto& [head_dim, head_dim_v] : {Dims{256, 256}, {192, 128}, {136, 248}, {64, 136}}) {
+    BackwardProblem problem = CudaBackward(DType::kBF16, head_dim, 65);
+    ForwardProblem& forward = problem.forward;
+    forward.shape.head_dim_v = head_dim_v;
+    for (RowsView* rows : {&forward.v, &forward.o, &problem.d_o, &problem.dv}) {
+      rows->head_stride_elems = head_dim_v;
+      rows->row_stride_elems = head_dim_v * forward.shape.num_q_heads;
+      rows->batch_stride_elems = rows->row_stride_elems * 65;
+    }
+    for (const bool is_deterministic : {false, true}) {
+      forward.exec.deterministic = is_deterministic;
+      Plan plan;
+      ASSERT_TRUE(PlanBackward(problem, Hopper(), &plan, nullptr).ok());
+      EXPECT_EQ(std::string(plan.row->id), kWideId) << head_dim << ", " << head_dim_v;
+      const std::size_t rows = 2 * 16 * 2 * cuda::kBlockRows;
+      EXPECT_EQ(plan.workspace_bytes, rows * 4 + rows * 4);
+    }
+  }
+  BackwardProblem problem = CudaBackward(DType::kBF16, 256, kRows);
+  problem.dq.row_stride_elems += 4;  // stored by TMA
+  Plan plan;
+  ASSERT_TRUE(PlanBackward(problem, Hopper(), &plan, nullptr).ok());
+  EXPECT_EQ(plan.row->cuda.min_compute_capability, 80) << plan.row->id;
+}
+
 TEST(Sm90BackwardPlan, SaysWhatItDoesNotTake) {
   const std::string tma =
       "TMA needs data pointers and strides of multiples of 16 bytes, and no zero strides";

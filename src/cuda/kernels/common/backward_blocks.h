@@ -15,6 +15,8 @@ namespace heed::cuda {
 
 // KernelTraits::variant of such a row; the mma family's are below.
 inline constexpr int kBackwardBlocks = 256;
+// Rows are in blocks likewise, but dQ needs no sums in the workspace.
+inline constexpr int kBackwardDirect = 512;
 inline constexpr int kBlockRows = 64;
 // Deterministic dQ: words of dq_turn for a block, one for the 16 rows of each warp.
 inline constexpr int kBlockTurns = 4;

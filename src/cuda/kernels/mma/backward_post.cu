@@ -1,8 +1,9 @@
-// After the backward kernel: sums to gradients.
+// After the backward kernel: sums to gradients; where dQ is there already, the others.
 //   dq = scale * dq_accum, 0 in rows past the sequence's length; d_bias = d_bias_accum
 //   d_sinks[h] = - sum over rows of exp(sink - lse) * delta, in one fixed order
-// Grid: BackwardRowsGrid(...) CTAs; x = (b * Hq + h) * num_q_tiles + q tile while that many. With
-// d_sinks the first Hq CTAs also sum one head each.
+// Grid: BackwardRowsGrid(...) CTAs; x = (b * Hq + h) * num_q_tiles + q tile while that many, or
+// Hq CTAs where d_sinks is all there is to do. With d_sinks the first Hq CTAs also sum one head
+// each.
 // Workload: reads dq_accum, writes dq; bound by memory bandwidth.
 #include "heed_traits.h"
 //
@@ -21,7 +22,10 @@ constexpr int kThreads = kBackwardRowsThreads;
 constexpr int kBlockColumns = 16;
 constexpr int kBlocksPerRow = Traits::kHeadDim / kBlockColumns;
 // Sums as common/backward_blocks.h says.
-constexpr bool kHasBlocks = Traits::kVariant == kBackwardBlocks;
+constexpr bool kHasBlocks =
+    Traits::kVariant == kBackwardBlocks || Traits::kVariant == kBackwardDirect;
+// The main kernel has left sums of dQ.
+constexpr bool kHasSums = Traits::kVariant != kBackwardDirect;
 static_assert(!kHasBlocks || (Traits::kTileQ == kBlockRows && Element::kBytes == 2));
 
 // Row of the workspace that query 0 has.
@@ -197,6 +201,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       StoreSinkGradient(args, static_cast<i32>(blockIdx.x));
     }
   }
+  if constexpr (!kHasSums) return;
   const i64 task = blockIdx.x;
   if (task >= problem.batch * problem.num_q_heads * args.num_q_tiles) return;
   const i32 q_tile = static_cast<i32>(task % args.num_q_tiles);

@@ -22,7 +22,10 @@ constexpr int kLanesPerRow = 8;
 constexpr int kRowsPerPass = kThreads / kLanesPerRow;
 constexpr int kChunkElems = 16 / Element::kBytes;
 // Rows of the workspace as common/backward_blocks.h says.
-constexpr bool kHasBlocks = Traits::kVariant == kBackwardBlocks;
+constexpr bool kHasBlocks =
+    Traits::kVariant == kBackwardBlocks || Traits::kVariant == kBackwardDirect;
+// The main kernel adds dQ up in the workspace.
+constexpr bool kHasSums = Traits::kVariant != kBackwardDirect;
 static_assert(!kHasBlocks || Traits::kTileQ == kBlockRows);
 
 __device__ __forceinline__ const Storage* RowAt(const RowsArg& rows, i64 batch, i64 row, i64 head) {
@@ -222,7 +225,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const i32 first = q_tile * Traits::kTileQ;
   if (first >= sequence.q_len) return;
   if constexpr (kHasBlocks) {
-    ZeroBlock(args, FirstRowOf(problem, sequence, batch), head, first);
+    if constexpr (kHasSums) {
+      ZeroBlock(args, FirstRowOf(problem, sequence, batch), head, first);
+    }
 #pragma unroll
     for (i32 pass = 0; pass < Traits::kTileQ; pass += kRowsPerPass) {
       PrepareRow(args, sequence, batch, head,

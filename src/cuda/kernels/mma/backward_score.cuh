@@ -8,6 +8,7 @@
 #define HEED_CUDA_KERNELS_MMA_BACKWARD_SCORE_CUH_
 
 #include "cuda/kernels/common/args.h"
+#include "cuda/kernels/common/dropout_block.cuh"
 #include "cuda/kernels/common/element.cuh"
 #include "cuda/kernels/common/sequence.cuh"
 #include "cuda/kernels/ptx/math.cuh"
@@ -117,40 +118,6 @@ struct ScoreTerms {
     return Element::ToF32(reinterpret_cast<const Storage*>(bias)[at]);
   }
 };
-
-// Which of a lane's 8 elements of the 16 x 16 block (key j0, query i0) dropout keeps: bit
-// 4 (query half) + index in the tile. One Philox call a lane: neighbours g, g ^ 1 need the same two
-// patches, so each computes one and they swap halves. All lanes of the warp must call.
-__device__ __forceinline__ u32 KeptBits(const device::DropoutStream& stream, u32 head_index,
-                                        u32 drop_threshold, u32 i0, u32 j0) {
-  const u32 lane = threadIdx.x % 32;
-  const bool is_odd = (lane & 4) != 0;
-  // Rows 2t and 2t + 8 (even g) or 2t + 1 and 2t + 9 (odd g), columns of key pair g / 2.
-  const u32 row = 2 * (lane % 4) + (is_odd ? 1 : 0);
-  const device::PhiloxWords words =
-      device::DropoutWords(stream, head_index, device::PatchOf(i0 + row, j0 + (lane / 4 & ~1u)));
-  // Numbers of an even key are the low halves.
-  const u32 own = is_odd ? 0x7632 : 0x5410;
-  const u32 other = is_odd ? 0x5410 : 0x7632;
-  const u32 kept_upper = __byte_perm(words.word[0], words.word[1], own);
-  const u32 kept_lower = __byte_perm(words.word[2], words.word[3], own);
-  const u32 got_upper = __shfl_xor_sync(~0u, __byte_perm(words.word[0], words.word[1], other), 4);
-  const u32 got_lower = __shfl_xor_sync(~0u, __byte_perm(words.word[2], words.word[3], other), 4);
-  // [query 2t or 2t + 1][query half]; low half: key g, high half: key g + 8.
-  const u32 numbers[2][2] = {{is_odd ? got_upper : kept_upper, is_odd ? got_lower : kept_lower},
-                             {is_odd ? kept_upper : got_upper, is_odd ? kept_lower : got_lower}};
-  u32 bits = 0;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const u32 pair = numbers[e % 2][half];
-      const u32 number = e / 2 == 0 ? pair & 0xFFFFu : pair >> 16;
-      if (device::IsKept(number, drop_threshold)) bits |= 1u << (4 * half + e);
-    }
-  }
-  return bits;
-}
 
 }  // namespace heed::cuda
 

@@ -49,6 +49,15 @@ struct Sm90BackwardArgs {
   u32 section_pairs;  // see TileInSections
 };
 
+// Of the kernel for wide heads: two kinds of tasks. Its maps of q, d_o and dq have rows of 64 too.
+struct Sm90WideBackwardArgs {
+  Sm90BackwardArgs common;  // key tiles are those of the tasks of keys
+  TensorMap dq_map;
+  u32 num_q_tiles;      // tasks of queries of one (batch, query head) pair
+  u32 num_q_pairs;      // batch * query heads
+  u32 q_section_pairs;  // see TileInSections
+};
+
 }  // namespace heed::cuda
 
 #endif  // HEED_CUDA_KERNELS_SM90_ARGS_H_

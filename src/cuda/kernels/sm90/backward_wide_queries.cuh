@@ -1,0 +1,266 @@
+// A consumer of a task of queries: dQ of 64 queries in registers while it visits the keys that they
+// see. S = Q K^T and dP = dO V^T have queries as rows, so dS, rounded, is the operand of
+// dQ += dS K where it stands, and dQ is stored once.
+#ifndef HEED_CUDA_KERNELS_SM90_BACKWARD_WIDE_QUERIES_CUH_
+#define HEED_CUDA_KERNELS_SM90_BACKWARD_WIDE_QUERIES_CUH_
+
+#include "cuda/kernels/ptx/math.cuh"
+#include "cuda/kernels/sm90/backward_wide_config.cuh"
+#include "cuda/kernels/sm90/backward_wide_terms.cuh"
+
+namespace heed::cuda {
+
+template <class C>
+class WideQueryConsumer {
+ public:
+  __device__ __forceinline__ WideQueryConsumer(const Sm90WideBackwardArgs& args,
+                                               const QueryTaskMemory<C>& shared,
+                                               const QueryTask& task, int consumer)
+      : args_(args.common),
+        dq_map_(args.dq_map),
+        shared_(shared),
+        task_(task),
+        own_(consumer == 0 ? task.of_first : task.of_second),
+        terms_(args.common.call, task.sequence, task.batch),
+        consumer_(consumer) {
+    if constexpr (C::kHasTerms) terms_.SetHead(task.head);
+    lane_ = static_cast<int>(threadIdx.x) % 32;
+    warp_ = static_cast<int>(__shfl_sync(~0u, threadIdx.x / 32 % 4, 0));
+    first_query_ = task.first_query + consumer * kWideRows;
+  }
+
+  __device__ __forceinline__ void Run() {
+#pragma unroll
+    for (int i = 0; i < C::kDim / 2; ++i) dq_[i] = 0.0f;
+    if (!task_.blocks.is_empty()) VisitKeys();
+    if (first_query_ >= task_.sequence.q_len) return;
+    StoreWideRows<Element, C::kDim>(shared_.Q(consumer_), dq_, args_.call.problem.score.scale,
+                                    dq_map_, {0, first_query_, task_.head, task_.batch},
+                                    1 + consumer_);
+  }
+
+ private:
+  static constexpr int kScores = kWideRows / 2;  // registers
+  using Element = typename C::Element;
+  using KeyPlace = RingPlace<kWideKeyStages>;
+  using ValuePlace = RingPlace<C::kValueStages>;
+
+  __device__ __forceinline__ void VisitKeys() {
+    ptx::BarrierWait(shared_.QFull(), 0);
+    ptx::BarrierWait(shared_.DoFull(), 0);
+    i32 block = task_.blocks.begin;
+#pragma unroll 1
+    for (; block < own_.begin; ++block) SkipStep();
+    if (!own_.is_empty()) {
+      LoadStats();
+      IssueScores();
+      IssueWeights();
+      FinishStep(block);
+#pragma unroll 1
+      for (++step_, ++block; block < own_.end; ++step_, ++block) {
+        IssueGradient(step_ - 1);
+        IssueScores();
+        IssueWeights();
+        ptx::WgmmaWait<2>();
+        PinAccumulators(dq_);
+        ArriveOfWarp(shared_.KEmpty(KeyPlace{step_ - 1}.stage()));
+        FinishStep(block);
+      }
+      IssueGradient(step_ - 1);
+      ptx::WgmmaWait<0>();
+      PinAccumulators(dq_);
+      ArriveOfWarp(shared_.KEmpty(KeyPlace{step_ - 1}.stage()));
+    }
+#pragma unroll 1
+    for (; block < task_.blocks.end; ++block) SkipStep();
+  }
+
+  // A block of keys that these queries do not see.
+  __device__ __forceinline__ void SkipStep() {
+    const KeyPlace key{step_};
+    const ValuePlace value{step_};
+    ptx::BarrierWait(shared_.KFull(key.stage()), key.full_parity());
+    ptx::BarrierWait(shared_.VFull(value.stage()), value.full_parity());
+    ArriveOfWarp(shared_.KEmpty(key.stage()));
+    ArriveOfWarp(shared_.VEmpty(value.stage()));
+    ++step_;
+  }
+
+  __device__ __forceinline__ void LoadStats() {
+    const BackwardWorkspaceArg& workspace = args_.call.workspace;
+    const i64 row = task_.head * workspace.num_rows + task_.first_block * kBlockRows +
+                    first_query_ + 16 * warp_ + lane_ / 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      lse_log2_[half] = workspace.lse_log2[row + 8 * half];
+      delta_[half] = workspace.delta[row + 8 * half];
+    }
+  }
+
+  __device__ __forceinline__ void IssueScores() {
+    const KeyPlace at{step_};
+    ptx::BarrierWait(shared_.KFull(at.stage()), at.full_parity());
+    ptx::WgmmaFence();
+    MultiplyTransposed<Element, kWideRows, C::kDim>(
+        s_, OpaqueOperand(OperandOf(shared_.Q(consumer_))),
+        OpaqueOperand(OperandOf(shared_.K(at.stage()))));
+    ptx::WgmmaCommit();
+  }
+
+  __device__ __forceinline__ void IssueWeights() {
+    const ValuePlace at{step_};
+    ptx::BarrierWait(shared_.VFull(at.stage()), at.full_parity());
+    ptx::WgmmaFence();
+    MultiplyTransposed<Element, kWideRows, C::kDimV>(
+        dp_, OpaqueOperand(OperandOf(shared_.Do(consumer_))),
+        OpaqueOperand(OperandOf(shared_.V(at.stage()))));
+    ptx::WgmmaCommit();
+  }
+
+  // dQ += dS K of `step`.
+  __device__ __forceinline__ void IssueGradient(u32 step) {
+    ptx::WgmmaFence();
+    MultiplyRegisters<Element, C::kDim, kWideRows>(
+        dq_, d_s_, OpaqueOperand(NMajorOperandOf<kWideRows>(shared_.K(KeyPlace{step}.stage()))));
+    ptx::WgmmaCommit();
+  }
+
+  // From S and dP under way to the operand of dQ.
+  __device__ __forceinline__ void FinishStep(i32 block) {
+    if constexpr (C::kHasTerms) {
+      ptx::WgmmaWait<0>();
+      PinAccumulators(s_);
+      PinAccumulators(dp_);
+      ArriveOfWarp(shared_.VEmpty(ValuePlace{step_}.stage()));
+      if (IsBounded(block)) {
+        DifferentiateTerms<true>(block);
+      } else {
+        DifferentiateTerms<false>(block);
+      }
+      return;
+    }
+    ptx::WgmmaWait<1>();
+    PinAccumulators(s_);
+    if (IsBounded(block)) {
+      TakeExponentials<true>(block);
+    } else {
+      TakeExponentials<false>(block);
+    }
+    ptx::WgmmaWait<0>();
+    PinAccumulators(dp_);
+    ArriveOfWarp(shared_.VEmpty(ValuePlace{step_}.stage()));
+#pragma unroll
+    for (int i = 0; i < kScores; i += 2) {
+      const float delta = delta_[i / 2 % 2];
+      d_s_[i / 2] = Element::Pack(s_[i] * (dp_[i] - delta), s_[i + 1] * (dp_[i + 1] - delta));
+    }
+  }
+
+  // Whether some query may not see some key of the block.
+  __device__ __forceinline__ bool IsBounded(i32 block) const {
+    const i32 key = block * kWideRows;
+    bool is_bounded = key + kWideRows > task_.sequence.kv_len;
+    if constexpr (C::kHasWindow) {
+      is_bounded |= key + kWideRows - 1 - first_query_ > args_.diagonal_high;
+    }
+    if constexpr (C::Traits::kWindow == 2) {
+      is_bounded |= key - (first_query_ + kWideRows - 1) < args_.diagonal_low;
+    }
+    return is_bounded;
+  }
+
+  // Columns of the block that the lane's two rows see, less the lane's first one.
+  struct SeenColumns {
+    i32 begin[2], end[2];
+  };
+  __device__ __forceinline__ SeenColumns ColumnsSeen(i32 first_column, i32 query) const {
+    SeenColumns seen;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      i32 end_key = task_.sequence.kv_len;
+      if constexpr (C::kHasWindow) {
+        end_key = device::Min(end_key, query + 8 * half + args_.diagonal_high + 1);
+      }
+      seen.end[half] = end_key - first_column;
+      seen.begin[half] = query + 8 * half + args_.diagonal_low - first_column;
+    }
+    return seen;
+  }
+  __device__ __forceinline__ bool IsSeen(const SeenColumns& seen, int column, int half) const {
+    return column < seen.end[half] && (C::Traits::kWindow != 2 || column >= seen.begin[half]);
+  }
+
+  // S and dP to the operand of dQ where scores have terms; adds dS to the sums of d_bias.
+  template <bool kIsBounded>
+  __device__ __forceinline__ void DifferentiateTerms(i32 block) {
+    const i32 query = first_query_ + 16 * warp_ + lane_ / 4;
+    const i32 key = block * kWideRows + lane_ % 4 * 2;
+    SeenColumns seen = {};
+    if constexpr (kIsBounded) seen = ColumnsSeen(key, query);
+    u32 kept = ~0u;
+    if constexpr (C::Traits::kDropout) kept = terms_.KeptOfQueries(query, key);
+    const float keep_scale = KeepScaleOf<typename C::Traits>(args_.call);
+#pragma unroll
+    for (int columns8 = 0; columns8 < kWideRows / 8; ++columns8) {
+      float d_s[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int column = 8 * columns8 + e % 2;
+        const i32 i = query + 8 * (e / 2), j = key + column;
+        float bend = 1.0f;
+        const float score = terms_.Score(s_[4 * columns8 + e], i, j, &bend);
+        float p = ptx::Exp2(score - lse_log2_[e / 2]);
+        if (kIsBounded && !IsSeen(seen, column, e / 2)) p = 0.0f;
+        float d_p = dp_[4 * columns8 + e];
+        if constexpr (C::Traits::kDropout) {
+          d_p = (kept >> (4 * columns8 + e) & 1) != 0 ? d_p * keep_scale : 0.0f;
+        }
+        d_s[e] = p * (d_p - delta_[e / 2]);
+        if constexpr (C::Traits::kDBias != 0) {
+          if (p != 0.0f) terms_.AddBiasGradient(i, j, d_s[e]);
+        }
+        d_s[e] *= bend;
+      }
+      d_s_[2 * columns8] = Element::Pack(d_s[0], d_s[1]);
+      d_s_[2 * columns8 + 1] = Element::Pack(d_s[2], d_s[3]);
+    }
+  }
+
+  // P = 2^(scale_log2 S - lse_log2), selected and not multiplied where a key is hidden.
+  template <bool kIsBounded>
+  __device__ __forceinline__ void TakeExponentials(i32 block) {
+    const float factor = args_.call.problem.score.scale_log2;
+    SeenColumns seen = {};
+    if constexpr (kIsBounded) {
+      seen = ColumnsSeen(block * kWideRows + lane_ % 4 * 2, first_query_ + 16 * warp_ + lane_ / 4);
+    }
+#pragma unroll
+    for (int columns8 = 0; columns8 < kWideRows / 8; ++columns8) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float p = ptx::Exp2(fmaf(s_[4 * columns8 + e], factor, -lse_log2_[e / 2]));
+        if (kIsBounded && !IsSeen(seen, 8 * columns8 + e % 2, e / 2)) p = 0.0f;
+        s_[4 * columns8 + e] = p;
+      }
+    }
+  }
+
+  const Sm90BackwardArgs& args_;
+  const TensorMap& dq_map_;
+  const QueryTaskMemory<C>& shared_;
+  const QueryTask& task_;
+  RowBlocks own_;
+  WideTerms<C> terms_;
+  int consumer_, warp_, lane_;
+  i32 first_query_;
+  u32 step_ = 0;
+  float lse_log2_[2], delta_[2];  // of the lane's two rows
+  float dq_[C::kDim / 2];
+  float s_[kScores];  // S, then P
+  float dp_[kScores];
+  u32 d_s_[kScores / 2];  // rounded
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_KERNELS_SM90_BACKWARD_WIDE_QUERIES_CUH_
