@@ -74,6 +74,10 @@ class NumpyArrays:
     def stream(self, array):
         return None
 
+    def is_capturing(self, array):
+        """Whether the stream records a CUDA graph."""
+        return False
+
     def result(self, array):
         return array
 
@@ -112,6 +116,10 @@ class TorchArrays:
         import torch
         return torch.cuda.current_stream(array.device).cuda_stream
 
+    def is_capturing(self, array):
+        import torch
+        return array.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
     def result(self, array):
         return array
 
@@ -138,6 +146,10 @@ class CupyArrays:
     def stream(self, array):
         import cupy
         return cupy.cuda.get_current_stream(array.device.id).ptr
+
+    def is_capturing(self, array):
+        import cupy
+        return cupy.cuda.get_current_stream(array.device.id).is_capturing()
 
     def result(self, array):
         return array

@@ -5,6 +5,7 @@ import ctypes as c
 import operator
 
 from heed import abi, arrays
+from heed.library import check, load
 
 
 def choice(name, value, choices):
@@ -56,11 +57,19 @@ def window_bounds(window):
     return tuple(-1 if side is None else max(-1, integer("window", side)) for side in (left, right))
 
 
+def planned_workspace_bytes(op, args):
+    """What the kernel chosen for these arguments takes."""
+    plan = abi.PlanInfo()
+    check(load().heed_plan(op, c.byref(args), c.byref(plan)))
+    return plan.workspace_bytes
+
+
 class Builder:
     """Builds the structures of one call. `library`: of the first array, and of all others."""
 
     def __init__(self, array, name="q"):
         self.library = arrays.library_of(array, name)
+        self.first = array
         self.stream = self.library.stream(array)
         self._keep, self._arrays = [], []
         self.named = {}  # argument -> its heed_tensor_t
@@ -98,6 +107,19 @@ class Builder:
     def forget_arrays(self):
         """For structures that outlive the call: its arrays are not kept alive any more."""
         self._arrays.clear()
+        self.first = None
+
+    def give_workspace(self, op, args, exec_args):
+        """A CUDA graph that is being recorded owns all its memory: the call's workspace becomes an
+        array of the caller's library."""
+        if not self.library.is_capturing(self.first):
+            return
+        num_bytes = planned_workspace_bytes(op, args)
+        if num_bytes:
+            workspace = self.library.empty((num_bytes,), "uint8", self.first)
+            self._arrays.append(workspace)
+            exec_args.contents.workspace = self.library.view(workspace).data
+            exec_args.contents.workspace_bytes = num_bytes
 
     def score(self, *, scale=None, softcap=0.0, causal=False, alignment="bottom_right",
               window=(-1, -1), alibi_slopes=None, bias=None, mask=None, sinks=None, dropout_p=0.0,

@@ -126,6 +126,7 @@ def run_attention(q, k, v, *, return_lse, out, **options):
         build.output(out, "out")
     o, lse = _outputs(q, v, build, options, out)
     call = ForwardCall("attention", q, k, v, o, lse if return_lse else None, options)
+    call.build.give_workspace(abi.OP_FORWARD, call.args, call.exec)
     check(load().heed_forward(c.byref(call.args)))
     o = build.library.result(o)
     return (o, build.library.result(lse)) if return_lse else o
@@ -164,6 +165,7 @@ def attention_backward(d_o, q, k, v, o, lse, *, d_lse=None, wants_d_bias=False,
         forward=c.pointer(call.args), d_o=build.tensor(d_o, "d_o"),
         d_lse=build.tensor(d_lse, "d_lse"), exec=call.exec,
         **{name: build.tensor(array, name) for name, array in gradients.items()})
+    build.give_workspace(abi.OP_BACKWARD, args, call.exec)
     check(load().heed_backward(c.byref(args)))
     return {name: library.result(array) for name, array in gradients.items()}
 
@@ -258,6 +260,7 @@ def run_decode(q, k_cache, v_cache, cache_lengths, k_new=None, v_new=None, *, re
         num_splits=integer("num_splits", num_splits, -2**31, 2**31 - 1), quant=quant, score=score,
         paging=build.paging(block_table),
         exec=exec_args, **{name: build.tensor(array, name) for name, array in arrays.items()})
+    build.give_workspace(abi.OP_DECODE, args, exec_args)
     check(load().heed_decode(c.byref(args)))
     o = library.result(o)
     return (o, library.result(lse)) if return_lse else o

@@ -6,7 +6,8 @@ import threading
 
 import torch
 
-from heed import operations
+from heed import abi, operations
+from heed.calls import planned_workspace_bytes
 from heed.library import check, load
 
 # Kinds of calls whose structures are kept, for each thread.
@@ -82,6 +83,19 @@ def _keep(kind, call):
     _kept.calls[kind] = call
 
 
+def _record(call, o, lse):
+    """The end of run() while a CUDA graph is recorded, which owns the workspace too."""
+    num_bytes = planned_workspace_bytes(abi.OP_FORWARD, call.args.contents)
+    workspace = torch.empty(num_bytes, dtype=torch.uint8, device=o.device)
+    call.exec.workspace_bytes = num_bytes
+    call.exec.workspace = workspace.data_ptr() or None
+    try:
+        check(call.function(call.args))
+    finally:
+        call.exec.workspace, call.exec.workspace_bytes = None, 0
+    return o, lse
+
+
 def run(call, q, k, v, options):
     """(o, lse) of a call of the kind whose structures these are; lse None unless wanted."""
     o, lse = call.outputs(q)
@@ -95,6 +109,8 @@ def run(call, q, k, v, options):
         tensor.data = options[name].data_ptr()
     if call.raw_stream is not None:
         call.exec.stream = call.raw_stream(call.device_index)
+        if torch._C._cuda_isCurrentStreamCapturing():
+            return _record(call, o, lse)
     status = call.function(call.args)
     if status:
         check(status)

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 import heed
+import heed.calls
 import heed.torch
 
 
@@ -103,13 +104,13 @@ def test_expanded_and_transposed_gradients(device):
     o.backward(d_o)
 
 
-def test_compiles_without_a_graph_break(device):
+def test_compiles_without_a_graph_break(device, compile_whole):
     q, k, v = (x.requires_grad_() for x in inputs(device))
 
     def step(q, k, v):
         return heed.attention(q * 2, k, v, causal=True, window=(5, 0)).relu()
 
-    compiled = torch.compile(step, fullgraph=True)(q, k, v)
+    compiled = compile_whole(step)(q, k, v)
     torch.testing.assert_close(compiled, step(q, k, v))
     compiled.sum().backward()
     compiled_grad, q.grad = q.grad, None
@@ -228,6 +229,27 @@ def test_float32_gradients_under_autocast(device):
     expected = torch.autograd.grad(heed.attention(q, k, v, causal=True).square().sum(), q)[0]
     assert q.grad.dtype == torch.float32
     torch.testing.assert_close(q.grad, expected, atol=0.1, rtol=0.1)
+
+
+def test_workspaces_of_recorded_calls(monkeypatch):
+    """As in a CUDA graph, where the workspace is a tensor: here of the CPU's kernels."""
+    q, k, v = inputs("cpu")
+    o, lse = heed.attention(q, k, v, return_lse=True)
+    lengths = torch.tensor([30, 33], dtype=torch.int32)
+
+    def results():
+        gradients = heed.attention_backward(o, q, k, v, o, lse)
+        return [heed.operations.run_attention(q, k, v, return_lse=False, out=None),
+                heed.decode(q[:, :1], k, v, lengths), *gradients.values()]
+
+    expected, planned = results(), []
+    plan = heed.calls.planned_workspace_bytes
+    monkeypatch.setattr(heed.arrays.TorchArrays, "is_capturing", lambda self, array: True)
+    monkeypatch.setattr(heed.calls, "planned_workspace_bytes",
+                        lambda *arguments: planned.append(plan(*arguments)) or planned[-1])
+    for mine, other in zip(results(), expected):
+        assert torch.equal(mine, other)
+    assert len(planned) == 3 and max(planned) > 0
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

@@ -75,12 +75,12 @@ def test_decoders(device, name):
     assert torch.equal(got.sequences, wanted.sequences)
 
 
-def test_a_compiled_model(device):
+def test_a_compiled_model(device, compile_whole):
     model, _ = make("llama", device)
     tokens = torch.randint(2, 97, (2, 30), device=device)
     with torch.no_grad():
         expected = on(model, "sdpa")(tokens, use_cache=False).logits
-        compiled = torch.compile(on(model, "heed"), fullgraph=True)
+        compiled = compile_whole(on(model, "heed"))
         torch.testing.assert_close(compiled(tokens, use_cache=False).logits, expected, atol=1e-4,
                                    rtol=1e-3)
 
