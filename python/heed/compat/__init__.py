@@ -16,7 +16,7 @@ import importlib.metadata
 import importlib.util
 import sys
 
-_NAMES = ("flash_attn", "flash_attn_interface")
+_NAMES = ("flash_attn", "flash_attn_interface", "flash_attn_3")
 # Distribution -> module and version, for programs that ask what is installed before they import.
 _DISTRIBUTIONS = {"flash-attn": ("flash_attn", "2.8.3"),
                   "flash-attn-3": ("flash_attn_interface", "3.0.0")}
@@ -69,7 +69,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install():
-    """Makes `import flash_attn` and `import flash_attn_interface` mean heed in this process. Raises
+    """Makes `import flash_attn`, `flash_attn_interface` and `flash_attn_3` mean heed here. Raises
     RuntimeError if another flash_attn has been imported already. Calling it twice is fine."""
     for name in _NAMES:
         module = sys.modules.get(name)

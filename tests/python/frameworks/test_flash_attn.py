@@ -1,7 +1,10 @@
 """The drop-in for flash_attn and flash_attn_interface, by the tolerance rule of their own tests."""
 
 import importlib
+import inspect
+import os
 import random
+import subprocess
 import sys
 
 import pytest
@@ -299,6 +302,72 @@ def test_install_does_not_replace_a_loaded_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "flash_attn", other)
     with pytest.raises(RuntimeError, match="/elsewhere"):
         heed.compat.install()
+
+
+def test_other_parts_of_an_installed_flash_attn_are_found(tmp_path):
+    for folder in ("flash_attn", "flash_attn/cute"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").write_text("name = 'installed'\n")
+    program = """
+import heed.compat
+heed.compat.install()
+import flash_attn, flash_attn.cute
+from flash_attn_3 import flash_attn_interface
+assert flash_attn.cute.name == "installed" and not hasattr(flash_attn, "name")
+assert flash_attn.flash_attn_func.__module__.startswith("heed.compat")
+assert flash_attn_interface.flash_attn_combine.__module__.startswith("heed.compat")
+"""
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                            env={**os.environ, "PYTHONPATH": path})
+    assert result.returncode == 0, result.stderr
+
+
+RULE = "dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, " \
+    "alibi_slopes=None, deterministic=False, return_attn_probs=False"
+OFFSETS = "cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k"
+DESCALES = "q_descale=None, k_descale=None, v_descale=None"
+SIGNATURES = {
+    flash_attn.flash_attn_func: f"q, k, v, {RULE}",
+    flash_attn.flash_attn_qkvpacked_func: f"qkv, {RULE}",
+    flash_attn.flash_attn_kvpacked_func: f"q, kv, {RULE}",
+    flash_attn.flash_attn_varlen_func: f"q, k, v, {OFFSETS}, {RULE}, block_table=None",
+    flash_attn.flash_attn_varlen_qkvpacked_func: f"qkv, cu_seqlens, max_seqlen, {RULE}",
+    flash_attn.flash_attn_varlen_kvpacked_func: f"q, kv, {OFFSETS}, {RULE}",
+    flash_attn.flash_attn_with_kvcache:
+        "q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, "
+        "cache_seqlens=None, cache_batch_idx=None, cache_leftpad=None, block_table=None, "
+        "softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, "
+        "rotary_interleaved=True, alibi_slopes=None, num_splits=0, return_softmax_lse=False",
+    _flash_attn_forward:
+        "q, k, v, dropout_p, softmax_scale, causal, window_size_left, window_size_right, softcap, "
+        "alibi_slopes, return_softmax",
+    _flash_attn_backward:
+        "dout, q, k, v, out, softmax_lse, dq, dk, dv, dropout_p, softmax_scale, causal, "
+        "window_size_left, window_size_right, softcap, alibi_slopes, deterministic, "
+        "rng_state=None",
+    flash_attn_interface.flash_attn_func:
+        f"q, k, v, softmax_scale=None, causal=False, qv=None, {DESCALES}, window_size=(-1, -1), "
+        "attention_chunk=0, softcap=0.0, num_splits=1, pack_gqa=None, deterministic=False, "
+        "sm_margin=0, return_attn_probs=False",
+    flash_attn_interface.flash_attn_varlen_func:
+        f"q, k, v, {OFFSETS}, seqused_q=None, seqused_k=None, softmax_scale=None, causal=False, "
+        f"qv=None, {DESCALES}, window_size=(-1, -1), attention_chunk=0, softcap=0.0, "
+        "num_splits=1, pack_gqa=None, deterministic=False, sm_margin=0, return_attn_probs=False",
+    flash_attn_interface.flash_attn_with_kvcache:
+        "q, k_cache, v_cache, k=None, v=None, qv=None, rotary_cos=None, rotary_sin=None, "
+        "cache_seqlens=None, cache_batch_idx=None, cache_leftpad=None, page_table=None, "
+        "cu_seqlens_q=None, cu_seqlens_k_new=None, max_seqlen_q=None, rotary_seqlens=None, "
+        f"{DESCALES}, softmax_scale=None, causal=False, window_size=(-1, -1), "
+        "attention_chunk=0, softcap=0.0, rotary_interleaved=True, scheduler_metadata=None, "
+        "num_splits=0, pack_gqa=None, sm_margin=0, return_softmax_lse=False",
+    flash_attn_interface.flash_attn_combine: "out_partial, lse_partial, out=None, out_dtype=None",
+}
+
+
+@pytest.mark.parametrize("function", SIGNATURES, ids=lambda function: function.__qualname__)
+def test_signatures_are_those_of_upstream(function):
+    assert str(inspect.signature(function)) == f"({SIGNATURES[function]})"
 
 
 def test_other_modules_of_the_namespace_are_not_answered_for():

@@ -120,9 +120,28 @@ def test_compiles_without_a_graph_break(device, compile_whole):
 
 def test_the_operators_obey_the_rules_of_torch(device):
     q, k, v = (x.requires_grad_() for x in inputs(device))
-    neutral = [value for _, value in heed.torch.NUMBERS.values()]
-    torch.library.opcheck(torch.ops.heed.forward.default,
-                          (q, k, v, *[None] * len(heed.torch.TENSORS), *neutral))
+    neutral = {name: value for name, (_, value) in heed.torch.NUMBERS.items()}
+    absent = dict.fromkeys(heed.torch.TENSORS)
+    trained = {**absent, "bias": torch.randn(2, 4, 19, 33, device=device, requires_grad=True),
+               "sinks": torch.randn(4, device=device, requires_grad=True)}
+    packed = {**absent, "cu_seqlens_q": torch.tensor([0, 19, 38], device=device).int(),
+              "cu_seqlens_kv": torch.tensor([0, 33, 66], device=device).int()}
+    limits = {**neutral, "max_seqlen_q": 19, "max_seqlen_kv": 33, "causal": True}
+    for arrays, tensors, numbers in (((q, k, v), absent, neutral), ((q, k, v), trained, neutral), (
+            [x.detach().flatten(0, 1).requires_grad_() for x in (q, k, v)], packed, limits)):
+        torch.library.opcheck(torch.ops.heed.forward.default,
+                              (*arrays, *tensors.values(), *numbers.values()))
+
+
+def test_the_decode_operator_obeys_the_rules_of_torch(device):
+    from heed import torch_decode
+    q, k, v = inputs(device, torch.float16, q_len=1, dim=32, dim_v=32)
+    numbers = [value for _, value in torch_decode.NUMBERS.values()]
+    tensors = dict.fromkeys(torch_decode.TENSORS)
+    tensors.update(k_new=torch.randn_like(k[:, :1]), v_new=torch.randn_like(v[:, :1]))
+    lengths = torch.tensor([3, 30], device=device, dtype=torch.int32)
+    torch.library.opcheck(torch.ops.heed.decode.default,
+                          (q, k, v, lengths, *tensors.values(), *numbers))
 
 
 def test_autocast(device):
