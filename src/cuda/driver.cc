@@ -83,6 +83,8 @@ Status BindAll(const core::os::DynamicLibrary& library, Driver* d) {
   }
   // CUDA 12; without it a context's address stands for its identity.
   *SymbolFor("cuCtxGetId", &d->context_get_id).target = library.Symbol("cuCtxGetId");
+  // CUDA 11.8; without it no kernel starts before the one in front of it has ended.
+  *SymbolFor("cuLaunchKernelEx", &d->launch_kernel_ex).target = library.Symbol("cuLaunchKernelEx");
   // CUDA 12; without it there are no kernels that load by TMA.
   *SymbolFor("cuTensorMapEncodeTiled", &d->tensor_map_encode_tiled).target =
       library.Symbol("cuTensorMapEncodeTiled");

@@ -57,6 +57,31 @@ struct MemoryPoolProperties {
 };
 static_assert(sizeof(MemoryPoolProperties) == 88);
 
+// CUlaunchAttribute.
+struct LaunchAttribute {
+  int id = 0;
+  int padding = 0;
+  union {
+    std::uint64_t words[8] = {};
+    int flag;
+  } value;
+};
+static_assert(sizeof(LaunchAttribute) == 72);
+// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, a flag.
+inline constexpr int kProgrammaticSerialization = 6;
+// From this driver on captured streams may have such launches.
+inline constexpr int kMinChainingVersion = 12030;
+
+// CUlaunchConfig.
+struct LaunchConfig {
+  unsigned grid[3] = {1, 1, 1};
+  unsigned block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  Stream stream = nullptr;
+  LaunchAttribute* attributes = nullptr;
+  unsigned num_attributes = 0;
+};
+
 inline constexpr int kPoolReleaseThreshold = 4;  // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 inline constexpr unsigned kHostAllocPortable = 1;
 inline constexpr unsigned kHostAllocMapped = 2;
@@ -106,6 +131,8 @@ struct Driver {
   Result (*event_record)(Event, Stream);
   Result (*event_synchronize)(Event);
 
+  // CUDA 11.8, else null.
+  Result (*launch_kernel_ex)(const LaunchConfig*, Function, void** parameters, void** extra);
   // CUDA 12, else null. Types and enumerations as in cuTensorMapEncodeTiled.
   Result (*tensor_map_encode_tiled)(void* map, int type, std::uint32_t rank, void* data,
                                     const std::uint64_t* lengths,

@@ -23,6 +23,21 @@ Status LaunchKernel(const CallContext& context, const KernelKey& key, const Laun
   HEED_RETURN_IF_ERROR(GetFunction(context, key, shape.shared_bytes, &function));
   void* parameters[] = {const_cast<void*>(args)};
   const Driver& driver = context.driver();
+  if (shape.is_chained && driver.launch_kernel_ex != nullptr &&
+      driver.version >= kMinChainingVersion) {
+    LaunchAttribute chained;
+    chained.id = kProgrammaticSerialization;
+    chained.value.flag = 1;
+    LaunchConfig config;
+    config.grid[0] = static_cast<unsigned>(shape.num_ctas);
+    config.block[0] = static_cast<unsigned>(shape.num_threads);
+    config.shared_bytes = static_cast<unsigned>(shape.shared_bytes);
+    config.stream = context.stream();
+    config.attributes = &chained;
+    config.num_attributes = 1;
+    return CheckResult(driver, driver.launch_kernel_ex(&config, function, parameters, nullptr),
+                       "cuLaunchKernelEx");
+  }
   return CheckResult(driver,
                      driver.launch_kernel(function, static_cast<unsigned>(shape.num_ctas), 1, 1,
                                           static_cast<unsigned>(shape.num_threads), 1, 1,

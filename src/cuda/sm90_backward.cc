@@ -9,6 +9,7 @@
 #include "cuda/kernels/sm90/backward_wide_shape.h"
 #include "cuda/row_family.h"
 #include "cuda/tensor_map.h"
+#include "device/constants.h"
 
 namespace heed::cuda {
 
@@ -69,15 +70,33 @@ device::Diagonals DiagonalsOf(const ForwardProblem& problem) {
                                   problem.shape.max_kv_len);
 }
 
-// Queries that see a key.
+// Rows of one side of the problem.
+struct SideExtents {
+  std::int64_t batch;
+  std::int64_t rows;
+};
+SideExtents QuerySide(const ForwardProblem& problem) {
+  const core::Shape& shape = problem.shape;
+  if (problem.cu_seqlens_q.present()) return {1, shape.total_q_rows};
+  return {shape.batch, shape.max_q_len};
+}
+SideExtents KeySide(const ForwardProblem& problem) {
+  const core::Shape& shape = problem.shape;
+  if (problem.cu_seqlens_kv.present()) return {1, shape.total_kv_rows};
+  return {shape.batch, shape.max_kv_len};
+}
+
+// Queries that the window lets see a key; all with arrays of lengths.
 LiveRows LiveQueries(const ForwardProblem& problem) {
+  if (problem.has_lengths()) return NotEmpty(0, QuerySide(problem).rows);
   const device::Diagonals seen = DiagonalsOf(problem);
   return NotEmpty(
       std::max<std::int64_t>(0, -seen.high),
       std::min<std::int64_t>(problem.shape.max_q_len, problem.shape.max_kv_len - seen.low));
 }
-// Keys that a query sees.
+// Keys that it shows to a query; likewise.
 LiveRows LiveKeys(const ForwardProblem& problem) {
+  if (problem.has_lengths()) return NotEmpty(0, KeySide(problem).rows);
   const device::Diagonals seen = DiagonalsOf(problem);
   return NotEmpty(
       std::max<std::int64_t>(0, seen.low),
@@ -100,19 +119,20 @@ MappedOperands OperandsOf(const BackwardProblem& problem) {
   const ForwardProblem& forward = problem.forward;
   const core::Shape& shape = forward.shape;
   const LiveRows queries = LiveQueries(forward), keys = LiveKeys(forward);
+  const SideExtents query_side = QuerySide(forward), key_side = KeySide(forward);
   const auto q_like = [&](std::int64_t columns) {
-    return TensorExtents{shape.batch, queries.end, shape.num_q_heads, columns};
+    return TensorExtents{query_side.batch, queries.end, shape.num_q_heads, columns};
   };
   const auto kv_like = [&](std::int64_t rows, std::int64_t columns) {
-    return TensorExtents{shape.batch, rows, shape.num_kv_heads, columns};
+    return TensorExtents{key_side.batch, rows, shape.num_kv_heads, columns};
   };
   const std::int64_t d = shape.head_dim, dv = shape.head_dim_v;
   return {{{&forward.q, q_like(d), queries.begin, &Sm90BackwardArgs::q_map},
            {&problem.d_o, q_like(dv), queries.begin, &Sm90BackwardArgs::d_o_map},
            {&forward.k, kv_like(keys.end, d), keys.begin, &Sm90BackwardArgs::k_map},
            {&forward.v, kv_like(keys.end, dv), keys.begin, &Sm90BackwardArgs::v_map},
-           {&problem.dk, kv_like(shape.max_kv_len, d), 0, &Sm90BackwardArgs::dk_map},
-           {&problem.dv, kv_like(shape.max_kv_len, dv), 0, &Sm90BackwardArgs::dv_map}}};
+           {&problem.dk, kv_like(key_side.rows, d), 0, &Sm90BackwardArgs::dk_map},
+           {&problem.dv, kv_like(key_side.rows, dv), 0, &Sm90BackwardArgs::dv_map}}};
 }
 
 TensorExtents DqExtents(const ForwardProblem& problem) {
@@ -154,6 +174,10 @@ Sm90BackwardArgs ArgsOf(const BackwardProblem& problem, const KernelRow& row,
   args.num_kv_tiles = static_cast<u32>(NumKvTiles(forward, row));
   args.num_pairs = static_cast<u32>(num_pairs);
   args.section_pairs = static_cast<u32>(std::min(SectionPairs(forward, row), num_pairs));
+  const core::ScoreRule& score = forward.score;
+  if (score.softcap > 0.0) {
+    args.softcap = device::MakeSoftcapSeries(score.scale, score.softcap, device::kLog2E);
+  }
   return args;
 }
 
@@ -191,22 +215,18 @@ int Sm90BackwardColumns(const KernelRow& row, std::int64_t head_dim) {
 const char* WhyNotSm90Backward(const KernelRow& row, const BackwardProblem& problem) {
   const ForwardProblem& forward = problem.forward;
   const core::Shape& shape = forward.shape;
-  const core::ScoreRule& score = forward.score;
   if (forward.block_table.present()) return "does not read pages";
-  if (forward.has_lengths()) return "does not take arrays of lengths";
-  // Operands at keys that a mask hides from every query may be NaN, which products let through.
-  if (score.mask.present()) return "does not read a mask";
-  if (!IsWideSm90Backward(row)) {
-    if (score.bias.present()) return "does not read a bias";
-    if (score.softcap > 0.0) return "does not take a softcap";
-    if (score.alibi_slopes.present()) return "does not take ALiBi slopes";
-    if (score.dropout.drop_threshold > 0) return "does not drop out";
+  if (IsWideSm90Backward(row)) {
+    if (forward.has_lengths()) return "does not take arrays of lengths";
+    // Operands at keys that a mask hides from every query may be NaN, which products let through.
+    if (forward.score.mask.present()) return "does not read a mask";
   }
   // Tiles of 128 columns waste half of the work there.
   if (std::max(shape.head_dim, shape.head_dim_v) <= row.max_head_dim / 2) {
     return "is made for larger head dims";
   }
-  if (shape.batch == 0 || shape.num_q_heads == 0 || shape.max_q_len == 0 || shape.max_kv_len == 0) {
+  if (shape.batch == 0 || shape.num_q_heads == 0 || shape.max_q_len == 0 || shape.max_kv_len == 0 ||
+      QuerySide(forward).rows == 0 || KeySide(forward).rows == 0) {
     return "needs at least one query and one key";
   }
   if (shape.max_q_len > kMaxRows || shape.max_kv_len > kMaxRows) {
@@ -231,7 +251,9 @@ std::size_t Sm90BackwardSharedBytesOf(const KernelRow& row, std::int64_t head_di
 
 std::int64_t NumSm90BackwardRows(const BackwardProblem& problem) {
   const core::Shape& shape = problem.forward.shape;
-  return kBlockRows * FirstDenseBlock(shape.max_q_len, shape.batch);
+  return kBlockRows * (problem.forward.cu_seqlens_q.present()
+                           ? FirstPackedBlock(shape.total_q_rows, shape.batch)
+                           : FirstDenseBlock(shape.max_q_len, shape.batch));
 }
 
 LaunchShape Sm90BackwardShapeOf(const KernelRow& row, const BackwardProblem& problem) {
@@ -252,8 +274,11 @@ Status LaunchSm90Backward(const CallContext& context, const BackwardProblem& pro
     HEED_RETURN_IF_ERROR(MakeTensorMap(context.driver(), *operand.view, operand.extents,
                                        operand.first_row, kBlockRows, &(args.*operand.map)));
   }
-  const LaunchShape launch = Sm90BackwardShapeOf(row, problem);
-  if (!IsWideSm90Backward(row)) return LaunchKernel(context, key, launch, &args);
+  LaunchShape launch = Sm90BackwardShapeOf(row, problem);
+  if (!IsWideSm90Backward(row)) {
+    launch.is_chained = true;
+    return LaunchKernel(context, key, launch, &args);
+  }
   Sm90WideBackwardArgs wide = WideArgsOf(problem.forward, args);
   HEED_RETURN_IF_ERROR(MakeTensorMap(context.driver(), problem.dq, DqExtents(problem.forward), 0,
                                      kBlockRows, &wide.dq_map));

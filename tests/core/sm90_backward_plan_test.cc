@@ -56,6 +56,36 @@ TEST(Sm90BackwardPlan, TakesBoundsAndSinks) {
   EXPECT_EQ(ReasonAgainst(problem), "");
 }
 
+TEST(Sm90BackwardPlan, TakesEveryTermOfScores) {
+  const std::vector<std::function<void(BackwardProblem&)>> terms = {
+      [](auto& p) { p.forward.score.mask.dtype = DType::kBool; },
+      [](auto& p) { p.forward.score.bias.dtype = DType::kF32; },
+      [](auto& p) { p.forward.score.softcap = 5.0; },
+      [](auto& p) { p.forward.score.alibi_slopes.is_present = true; },
+      [](auto& p) { p.forward.score.sinks.is_present = true; },
+      [](auto& p) { p.forward.score.dropout.drop_threshold = 100; },
+      [](auto& p) { p.forward.seqused_q.is_present = true; },
+  };
+  for (const auto& add : terms) {
+    BackwardProblem problem = CudaBackward(DType::kBF16, 128, kRows);
+    add(problem);
+    EXPECT_EQ(ReasonAgainst(problem), "");
+  }
+}
+
+// A packed sequence begins in a block of its own.
+TEST(Sm90BackwardPlan, KeepsABlockMoreForEachPackedSequence) {
+  BackwardProblem problem = CudaBackward(DType::kBF16, 128, 100);
+  problem.forward.cu_seqlens_q.is_present = problem.forward.cu_seqlens_kv.is_present = true;
+  problem.forward.q_packing = problem.forward.kv_packing = Packing::kPacked;
+  problem.forward.shape.total_q_rows = problem.forward.shape.total_kv_rows = 130;
+  Plan plan;
+  ASSERT_TRUE(PlanBackward(problem, Hopper(), &plan, nullptr).ok());
+  ASSERT_EQ(std::string(plan.row->id), kId);
+  const std::size_t rows = 16 * (130 / 64 + 2) * cuda::kBlockRows;
+  EXPECT_EQ(plan.workspace_bytes, rows * 4 + rows * 4 + rows * 128 * 4);
+}
+
 TEST(Sm90BackwardPlan, KeepsWholeBlocksOfRows) {
   BackwardProblem problem = CudaBackward(DType::kBF16, 128, 65);
   Plan plan;
@@ -109,16 +139,17 @@ TEST(Sm90BackwardPlan, SaysWhatItDoesNotTake) {
     std::string reason;
   };
   const std::vector<Refusal> refusals = {
-      {[](auto& p) { p.forward.score.mask.dtype = DType::kBool; }, "does not read a mask"},
-      {[](auto& p) { p.forward.score.bias.dtype = DType::kF32; }, "does not read a bias"},
-      {[](auto& p) { p.forward.score.softcap = 5.0; }, "does not take a softcap"},
-      {[](auto& p) { p.forward.score.dropout.drop_threshold = 100; }, "does not drop out"},
-      {[](auto& p) { p.forward.seqused_q.is_present = true; }, "does not take arrays of lengths"},
+      {[](auto& p) { p.forward.block_table.is_present = true; }, "does not read pages"},
       {[](auto& p) { p.d_o.row_stride_elems += 4; }, tma},
       {[](auto& p) { p.dk.head_stride_elems += 4; }, tma},
       {[](auto& p) { p.forward.v.head_stride_elems = 0; }, tma},
       {[](auto& p) { p.forward.shape.batch = 0; }, "needs at least one query and one key"},
       {[](auto& p) { p.forward.shape.max_kv_len = 0; }, "needs at least one query and one key"},
+      {[](auto& p) {
+         p.forward.cu_seqlens_q.is_present = true;
+         p.forward.shape.total_q_rows = 0;
+       },
+       "needs at least one query and one key"},
   };
   for (const Refusal& refusal : refusals) {
     BackwardProblem problem = CudaBackward(DType::kBF16, 128, kRows);

@@ -106,6 +106,7 @@ const std::map<std::string, Call>& Calls() {
       HEED_CALL(cuFuncSetAttribute, function_set_attribute),
       HEED_CALL(cuFuncGetAttribute, function_get_attribute),
       HEED_CALL(cuLaunchKernel, launch_kernel),
+      HEED_CALL(cuLaunchKernelEx, launch_kernel_ex),
       HEED_CALL(cuMemPoolCreate, memory_pool_create),
       HEED_CALL(cuMemPoolSetAttribute, memory_pool_set_attribute),
       HEED_CALL(cuMemAllocFromPoolAsync, memory_alloc_from_pool_async),
@@ -219,6 +220,20 @@ static_assert(offsetof(MemoryPoolProperties, win32_security_attributes) ==
 static_assert(offsetof(MemoryPoolProperties, max_size_bytes) == offsetof(CUmemPoolProps, maxSize));
 static_assert(offsetof(MemoryPoolProperties, usage) == offsetof(CUmemPoolProps, usage));
 static_assert(offsetof(MemoryPoolProperties, reserved) == offsetof(CUmemPoolProps, reserved));
+
+static_assert(sizeof(LaunchAttribute) == sizeof(CUlaunchAttribute));
+static_assert(alignof(LaunchAttribute) == alignof(CUlaunchAttribute));
+static_assert(offsetof(LaunchAttribute, id) == offsetof(CUlaunchAttribute, id));
+static_assert(offsetof(LaunchAttribute, value) == offsetof(CUlaunchAttribute, value));
+static_assert(HasValue(kProgrammaticSerialization,
+                       CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION));
+static_assert(sizeof(LaunchConfig) == sizeof(CUlaunchConfig));
+static_assert(offsetof(LaunchConfig, grid) == offsetof(CUlaunchConfig, gridDimX));
+static_assert(offsetof(LaunchConfig, block) == offsetof(CUlaunchConfig, blockDimX));
+static_assert(offsetof(LaunchConfig, shared_bytes) == offsetof(CUlaunchConfig, sharedMemBytes));
+static_assert(offsetof(LaunchConfig, stream) == offsetof(CUlaunchConfig, hStream));
+static_assert(offsetof(LaunchConfig, attributes) == offsetof(CUlaunchConfig, attrs));
+static_assert(offsetof(LaunchConfig, num_attributes) == offsetof(CUlaunchConfig, numAttrs));
 
 TEST(DriverAbi, MemoryPoolDefaults) {
   const MemoryPoolProperties properties;

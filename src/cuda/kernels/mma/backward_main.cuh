@@ -7,10 +7,10 @@
 #ifndef HEED_CUDA_KERNELS_MMA_BACKWARD_MAIN_CUH_
 #define HEED_CUDA_KERNELS_MMA_BACKWARD_MAIN_CUH_
 
+#include "cuda/kernels/common/backward_hidden.cuh"
+#include "cuda/kernels/common/backward_score.cuh"
 #include "cuda/kernels/mma/backward_accum.cuh"
-#include "cuda/kernels/mma/backward_hidden.cuh"
 #include "cuda/kernels/mma/backward_products.cuh"
-#include "cuda/kernels/mma/backward_score.cuh"
 #include "cuda/kernels/mma/backward_task.cuh"
 #include "cuda/kernels/tile/load.cuh"
 

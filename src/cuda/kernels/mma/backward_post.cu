@@ -11,6 +11,7 @@
 #include "cuda/kernels/common/sequence.cuh"
 #include "cuda/kernels/mma/backward_accum.cuh"
 #include "cuda/kernels/mma/backward_shape.h"
+#include "cuda/kernels/ptx/chain.cuh"
 #include "device/constants.h"
 
 namespace heed::cuda {
@@ -195,6 +196,7 @@ __device__ __forceinline__ void StoreSinkGradient(const BackwardArgs& args, i32 
 extern "C" __global__ void __launch_bounds__(kThreads)
     heed_backward_post(const __grid_constant__ BackwardArgs args) {
   const ProblemArg& problem = args.problem;
+  if constexpr (kHasBlocks) ptx::WaitForPreviousKernel();
   if constexpr (Traits::kDBias != 0) StoreBiasGradient(args);
   if constexpr (Traits::kSinks != 0) {
     if (args.d_sinks.data != nullptr && blockIdx.x < problem.num_q_heads) {

@@ -9,6 +9,7 @@
 #include "cuda/kernels/common/element.cuh"
 #include "cuda/kernels/common/sequence.cuh"
 #include "cuda/kernels/mma/backward_shape.h"
+#include "cuda/kernels/ptx/chain.cuh"
 #include "device/constants.h"
 #include "device/mask.h"
 
@@ -206,6 +207,7 @@ __device__ __forceinline__ void ZeroBiasSums(const BackwardArgs& args) {
 extern "C" __global__ void __launch_bounds__(kThreads)
     heed_backward_pre(const __grid_constant__ BackwardArgs args) {
   const ProblemArg& problem = args.problem;
+  if constexpr (kHasBlocks) ptx::LetNextKernelStart();
   if constexpr (Traits::kVarlen != 0 || Traits::kPaged != 0) ZeroGradients(args);
   if constexpr (Traits::kDBias != 0) ZeroBiasSums(args);
   const i64 task = blockIdx.x;

@@ -38,6 +38,12 @@ __device__ __forceinline__ void BulkWaitRead() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
+// Until all but this thread's last kPending groups are done.
+template <int kPending>
+__device__ __forceinline__ void BulkWait() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
 }  // namespace heed::cuda::ptx
 
 #endif  // HEED_CUDA_KERNELS_PTX_BULK_CUH_

@@ -31,6 +31,17 @@ __device__ __forceinline__ void StoreRelease(u32* global, u32 value) {
   asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(global), "r"(value) : "memory");
 }
 
+// Flags that order nothing else.
+__device__ __forceinline__ u32 LoadRelaxed(const u32* global) {
+  u32 value;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(global) : "memory");
+  return value;
+}
+
+__device__ __forceinline__ void StoreRelaxed(u32* global, u32 value) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(global), "r"(value) : "memory");
+}
+
 }  // namespace heed::cuda::ptx
 
 #endif  // HEED_CUDA_KERNELS_PTX_REDUCE_CUH_

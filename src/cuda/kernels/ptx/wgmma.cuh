@@ -32,8 +32,8 @@ __device__ __forceinline__ void WgmmaWait() {
 enum class WgmmaElement { kF16, kBF16 };
 
 // Operands in shared memory are descriptors; see tile/wgmma.cuh. A and B of First and Add are
-// K-major, B of AddRegisters is N-major and its A comes from registers. B of the others is N-major,
-// A of AddMNMajor is M-major.
+// K-major, B of AddRegisters is N-major and its A comes from registers, as that of ...KMajor. B of
+// the others is N-major, A of AddMNMajor is M-major.
 template <WgmmaElement kElement, int kN>
 struct Wgmma;
 
@@ -106,6 +106,22 @@ struct Wgmma;
       asm volatile("{ .reg .pred p; setp.eq.b32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n" #N \
                    "k16.f32." TYPE "." TYPE " {" HEED_WGMMA_REGISTERS_##R                      \
                    "}, {" I0 "," I1 "," I2 "," I3 "}, " I4 ", p, 1, 1, 1; }"                   \
+                   : HEED_WGMMA_OPERANDS_##R("+f", d)                                          \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                      \
+    }                                                                                          \
+    static __device__ __forceinline__ void FirstRegistersKMajor(float (&d)[R], const u32* a,   \
+                                                                u64 b) {                       \
+      asm volatile("{ .reg .pred p; setp.ne.b32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n" #N \
+                   "k16.f32." TYPE "." TYPE " {" HEED_WGMMA_REGISTERS_##R                      \
+                   "}, {" I0 "," I1 "," I2 "," I3 "}, " I4 ", p, 1, 1, 0; }"                   \
+                   : HEED_WGMMA_OPERANDS_##R("=f", d)                                          \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                      \
+    }                                                                                          \
+    static __device__ __forceinline__ void AddRegistersKMajor(float (&d)[R], const u32* a,     \
+                                                              u64 b) {                         \
+      asm volatile("{ .reg .pred p; setp.eq.b32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n" #N \
+                   "k16.f32." TYPE "." TYPE " {" HEED_WGMMA_REGISTERS_##R                      \
+                   "}, {" I0 "," I1 "," I2 "," I3 "}, " I4 ", p, 1, 1, 0; }"                   \
                    : HEED_WGMMA_OPERANDS_##R("+f", d)                                          \
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                      \
     }                                                                                          \

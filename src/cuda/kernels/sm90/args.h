@@ -35,8 +35,9 @@ struct Sm90ForwardArgs {
   i32 is_bias_wide;
 };
 
-// Maps as above with boxes of 64 rows; rows of q and d_o that see no key and keys that no query
-// sees are outside of theirs. The workspace of `call` is laid out as common/backward_blocks.h says.
+// Maps as above with boxes of 64 rows. Without arrays of lengths rows of q and d_o that the window
+// shows no key and keys that it shows no query are outside of theirs. The workspace of `call` is
+// laid out as common/backward_blocks.h says.
 struct Sm90BackwardArgs {
   TensorMap q_map, d_o_map, k_map, v_map, dk_map, dv_map;
   BackwardArgs call;
@@ -47,6 +48,8 @@ struct Sm90BackwardArgs {
   u32 num_kv_tiles;   // of one (batch, KV head) pair
   u32 num_pairs;      // batch * KV heads
   u32 section_pairs;  // see TileInSections
+  // In log2 units, with Traits::kSoftcap.
+  device::SoftcapSeries softcap;
 };
 
 // Of the kernel for wide heads: two kinds of tasks. Its maps of q, d_o and dq have rows of 64 too.

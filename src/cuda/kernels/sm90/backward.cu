@@ -8,6 +8,7 @@
 // Sm90BackwardSharedBytes.
 #include "heed_traits.h"
 //
+#include "cuda/kernels/ptx/chain.cuh"
 #include "cuda/kernels/sm90/backward_config.cuh"
 #include "cuda/kernels/sm90/backward_consumer.cuh"
 #include "cuda/kernels/sm90/backward_dq.cuh"
@@ -20,8 +21,10 @@ extern "C" __global__ void __launch_bounds__(kSm90BackwardThreads, 1)
     heed_backward_sm90(const __grid_constant__ Sm90BackwardArgs args) {
   extern __shared__ __align__(1024) unsigned char dynamic_shared[];
   const BackwardMemory<Config> shared{(ptx::SharedAddress(dynamic_shared) + 1023u) & ~1023u};
+  ptx::LetNextKernelStart();
   if (threadIdx.x == 0) shared.Initialise();
   __syncthreads();
+  ptx::WaitForPreviousKernel();
   const int warpgroup = static_cast<int>(__shfl_sync(~0u, threadIdx.x / 128, 0));
   if (warpgroup == 0) {
     ptx::GiveBackRegisters<Config::kDqRegisters>();

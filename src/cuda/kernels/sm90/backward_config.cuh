@@ -34,12 +34,20 @@ struct Sm90BackwardConfig {
   static constexpr int kDqRegisters = 72;
   static constexpr int kConsumerRegisters = 216;
 
+  static constexpr int kScoreRegisters = kQueries / 2;  // of S^T, a thread
+  // What narrow heads have registers for: K and V as operands, and dP^T next to S^T.
+  static constexpr bool kIsNarrow = kDim == 64;
   static constexpr bool kHasWindow = T::kWindow != 0;
+  static constexpr bool kHasLengths = T::kVarlen != 0;
+  // Rows that no pair has, and that the tensor maps do not leave out: they may hold NaN.
+  static constexpr bool kHasHiddenRows = kHasLengths || T::kMask != 0;
+  // Reads something for every pair, which exists inside of the problem only.
+  static constexpr bool kReadsPairs = T::kBias != 0 || T::kMask != 0;
 
   static_assert(T::kVariant == kBackwardBlocks && kQueries == kBlockRows);
   static_assert(T::kElement != 2 && kDim == T::kHeadDimV && kDim % kPanelColumns == 0);
   static_assert(T::kTileKv == kConsumers * kWarpgroupKeys);
-  static_assert(!T::kMask && !T::kPaged && !T::kBias && !T::kSoftcap && !T::kAlibi && !T::kDropout);
+  static_assert(!T::kPaged);
 };
 
 // Addresses in shared memory. A tile of K or V has the keys of one warpgroup after the other, each
@@ -123,21 +131,33 @@ struct BackwardTile {
   // That see a key of the first or second warpgroup; within `blocks`.
   QueryBlocks of_first, of_second;
   Sequence sequence;
-  i64 first_block = 0;  // of the sequence in the workspace
+  i64 first_block = 0;    // of the sequence in the workspace
+  i32 low = 0, high = 0;  // diagonals of the sequence; see LowOf
 };
+
+// Diagonals that are seen. Constants of the launch where all sequences have the same lengths.
+template <class C>
+__device__ __forceinline__ i32 LowOf(const Sm90BackwardArgs& args, const BackwardTile& tile) {
+  return C::kHasLengths ? tile.low : args.diagonal_low;
+}
+template <class C>
+__device__ __forceinline__ i32 HighOf(const Sm90BackwardArgs& args, const BackwardTile& tile) {
+  return C::kHasLengths ? tile.high : args.diagonal_high;
+}
 
 template <class C>
 __device__ __forceinline__ QueryBlocks BlocksThatSee(const Sm90BackwardArgs& args,
                                                      const BackwardTile& tile, i32 first_key) {
   const i32 end_key = device::Min(first_key + kWarpgroupKeys, tile.sequence.kv_len);
-  const i32 begin = device::Max(0, first_key - args.diagonal_high);
-  const i32 end = device::Min(tile.sequence.q_len, end_key - args.diagonal_low);
+  const i32 begin = device::Max(0, first_key - HighOf<C>(args, tile));
+  const i32 end = device::Min(tile.sequence.q_len, end_key - LowOf<C>(args, tile));
   if (end_key <= first_key || end <= begin) return {};
   return {begin / C::kQueries, device::CeilDiv(end, C::kQueries)};
 }
 
 // Of CTA `block`: sections of (batch, KV head) pairs, in them the key tiles in ascending order,
-// whose first ones are seen by most queries under a causal mask.
+// whose first ones are seen by most queries under a causal mask. Deterministic sums want them in
+// descending order: see BackwardDq.
 template <class C>
 __device__ __forceinline__ BackwardTile BackwardTileOf(const Sm90BackwardArgs& args, u32 block) {
   const device::SectionTile at =
@@ -146,9 +166,17 @@ __device__ __forceinline__ BackwardTile BackwardTileOf(const Sm90BackwardArgs& a
   BackwardTile tile;
   tile.batch = static_cast<i32>(at.pair / static_cast<u32>(problem.num_kv_heads));
   tile.kv_head = static_cast<i32>(at.pair) - tile.batch * problem.num_kv_heads;
-  tile.first_key = static_cast<i32>(args.num_kv_tiles - 1 - at.q_tile) * C::Traits::kTileKv;
+  const u32 kv_tile =
+      C::Traits::kDeterministic != 0 ? at.q_tile : args.num_kv_tiles - 1 - at.q_tile;
+  tile.first_key = static_cast<i32>(kv_tile) * C::Traits::kTileKv;
   tile.sequence = SequenceAt<typename C::Traits>(problem.lengths, tile.batch);
   tile.first_block = FirstBlockOf<typename C::Traits>(problem.lengths, tile.sequence, tile.batch);
+  if constexpr (C::kHasLengths) {
+    const device::Diagonals seen =
+        device::VisibleDiagonals(problem.score.window, tile.sequence.q_len, tile.sequence.kv_len);
+    tile.low = static_cast<i32>(seen.low);
+    tile.high = static_cast<i32>(seen.high);
+  }
   const QueryBlocks first = BlocksThatSee<C>(args, tile, tile.first_key);
   const QueryBlocks second = BlocksThatSee<C>(args, tile, tile.first_key + kWarpgroupKeys);
   // The second one's begin and end later.

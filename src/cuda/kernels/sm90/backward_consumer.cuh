@@ -1,15 +1,18 @@
 // A warpgroup that keeps dK and dV of 64 keys in registers while it visits the queries that see
 // them.
 //
-// A step issues dV and dK of the step before and S^T = K Q^T of its own, takes the exponentials,
-// then issues dP^T = V dO^T and turns it into dS^T = P^T (dP^T - delta). P^T stays in registers as
-// the operand of dV; dS^T goes to shared memory, where dK and the warpgroup of dQ read it.
+// A step issues S^T = K Q^T of its own and dV and dK of the step before, takes the exponentials
+// beside these, issues dP^T = V dO^T and turns it into dS^T = P^T (dP^T - delta). P^T stays in
+// registers as the operand of dV; dS^T goes to shared memory, where dK and the warpgroup of dQ read
+// it.
 #ifndef HEED_CUDA_KERNELS_SM90_BACKWARD_CONSUMER_CUH_
 #define HEED_CUDA_KERNELS_SM90_BACKWARD_CONSUMER_CUH_
 
 #include "cuda/kernels/ptx/tma.cuh"
 #include "cuda/kernels/ptx/warpgroup.cuh"
 #include "cuda/kernels/sm90/backward_config.cuh"
+#include "cuda/kernels/sm90/backward_hidden.cuh"
+#include "cuda/kernels/sm90/backward_terms.cuh"
 
 namespace heed::cuda {
 
@@ -23,7 +26,8 @@ class BackwardConsumer {
         shared_(shared),
         tile_(tile),
         own_(consumer == 0 ? tile.of_first : tile.of_second),
-        consumer_(consumer) {
+        consumer_(consumer),
+        pairs_(args, tile, tile.first_key + consumer * kWarpgroupKeys) {
     lane_ = static_cast<int>(threadIdx.x) % 32;
     warp_ = static_cast<int>(__shfl_sync(~0u, threadIdx.x / 32 % 4, 0));
     first_key_ = tile.first_key + consumer * kWarpgroupKeys;
@@ -39,15 +43,24 @@ class BackwardConsumer {
     for (int i = 0; i < kGradientRegisters; ++i) dk_[i] = dv_[i] = 0.0f;
     if (!tile_.blocks.is_empty()) {
       ptx::BarrierWait(shared_.KFull(), 0);
+      ptx::BarrierWait(shared_.VFull(), 0);
+      if constexpr (C::kHasHiddenRows) ClearHiddenKeys();
+      if constexpr (C::kIsNarrow) {
+        LoadOperand(k_, shared_.K(consumer_));
+        LoadOperand(v_, shared_.V(consumer_));
+      }
 #pragma unroll 1
-      for (i32 head = 0; head < args_.call.problem.group; ++head) VisitHead();
+      for (i32 head = 0; head < args_.call.problem.group; ++head) {
+        pairs_.SetHead(head);
+        VisitHead();
+      }
     }
     StoreGradients();
   }
 
  private:
   static constexpr int kQueries = C::kQueries;
-  static constexpr int kScoreRegisters = kQueries / 2;
+  static constexpr int kScoreRegisters = C::kScoreRegisters;
   static constexpr int kGradientRegisters = C::kDim / 2;
   static constexpr int kPanelBytes = kQueries * kPanelRowBytes;
 
@@ -56,16 +69,9 @@ class BackwardConsumer {
 #pragma unroll 1
     for (; block < own_.begin; ++block) SkipStep();
     if (!own_.is_empty()) {
-      IssueScores();
-      ptx::WgmmaWait<0>();
-      FinishStep<true>(block);
+      TakeStep<true>(block);
 #pragma unroll 1
-      for (++step_, ++block; block < own_.end; ++step_, ++block) {
-        IssueGradients(step_ - 1);
-        IssueScores();
-        ptx::WgmmaWait<0>();
-        FinishStep<false>(block);
-      }
+      for (++step_, ++block; block < own_.end; ++step_, ++block) TakeStep<false>(block);
       IssueGradients(step_ - 1);
       ptx::WgmmaWait<0>();
       PinGradients();
@@ -92,19 +98,32 @@ class BackwardConsumer {
     ++step_;
   }
 
-  __device__ __forceinline__ void IssueScores() {
+  __device__ __forceinline__ void IssueScores(i32 block) {
     ptx::BarrierWait(shared_.QFull(Stage(step_)), Phase(step_));
+    if constexpr (C::kHasHiddenRows) ClearHiddenQueriesOf(shared_.Q(Stage(step_)));
     ptx::WgmmaFence();
-    MultiplyTransposed<typename C::Element, kQueries, C::kDim>(
-        s_, Opaque(OperandOf(shared_.K(consumer_))), Opaque(OperandOf(shared_.Q(Stage(step_)))));
+    const u64 q = Opaque(OperandOf(shared_.Q(Stage(step_))));
+    if constexpr (C::kIsNarrow) {
+      MultiplyRegistersTransposed<typename C::Element, kQueries, C::kDim>(s_, k_, q);
+    } else {
+      MultiplyTransposed<typename C::Element, kQueries, C::kDim>(
+          s_, Opaque(OperandOf(shared_.K(consumer_))), q);
+    }
     ptx::WgmmaCommit();
+    pairs_.SetBlock(block);
   }
 
   __device__ __forceinline__ void IssueWeightGradients() {
     ptx::BarrierWait(shared_.DoFull(Stage(step_)), Phase(step_));
+    if constexpr (C::kHasHiddenRows) ClearHiddenQueriesOf(shared_.Do(Stage(step_)));
     ptx::WgmmaFence();
-    MultiplyTransposed<typename C::Element, kQueries, C::kDim>(
-        dp_, Opaque(OperandOf(shared_.V(consumer_))), Opaque(OperandOf(shared_.Do(Stage(step_)))));
+    const u64 d_o = Opaque(OperandOf(shared_.Do(Stage(step_))));
+    if constexpr (C::kIsNarrow) {
+      MultiplyRegistersTransposed<typename C::Element, kQueries, C::kDim>(dp_, v_, d_o);
+    } else {
+      MultiplyTransposed<typename C::Element, kQueries, C::kDim>(
+          dp_, Opaque(OperandOf(shared_.V(consumer_))), d_o);
+    }
     ptx::WgmmaCommit();
   }
 
@@ -124,96 +143,107 @@ class BackwardConsumer {
     ptx::WgmmaCommit();
   }
 
-  // From S^T of the step to dS^T in shared memory. With kIsFirst no gradients were issued before.
+  // A step, up to dS^T in shared memory; its gradients are issued with the next one. With kIsFirst
+  // no gradients are waiting.
   template <bool kIsFirst>
-  __device__ __forceinline__ void FinishStep(i32 block) {
+  __device__ __forceinline__ void TakeStep(i32 block) {
+    constexpr int kAhead = C::kIsNarrow ? 1 : 0;  // groups of dP
+    IssueScores(block);
+    if constexpr (!kIsFirst) IssueGradients(step_ - 1);
+    if constexpr (C::kIsNarrow) IssueWeightGradients();
+    ptx::WgmmaWait<(kIsFirst ? 0 : 1) + kAhead>();
     PinAccumulators(s_);
-    if (IsBounded(block)) {
+    if constexpr (kCapsScores) {
+      CapScores<C>(s_, args_.softcap);
+    } else if (pairs_.IsBounded(block)) {
       TakeExponentials<true>(block);
     } else {
       TakeExponentials<false>(block);
     }
-    PinGradients();
-    if constexpr (!kIsFirst) Release(shared_.Empty(Stage(step_ - 1)));
-    if constexpr (kIsFirst) ptx::BarrierWait(shared_.VFull(), 0);
-    IssueWeightGradients();
+    pairs_.FindKept(block);
+    if constexpr (!kIsFirst) {
+      ptx::WgmmaWait<kAhead>();
+      PinGradients();
+      Release(shared_.Empty(Stage(step_ - 1)));
+    }
+    if constexpr (!C::kIsNarrow) IssueWeightGradients();
     ptx::WgmmaWait<0>();
     PinAccumulators(dp_);
-    StoreScoreGradients();
-  }
-
-  // Whether some query of the block may not see some key of the warpgroup.
-  __device__ __forceinline__ bool IsBounded(i32 block) const {
-    const i32 query = block * kQueries;
-    bool is_bounded = first_key_ + kWarpgroupKeys > tile_.sequence.kv_len;
-    if constexpr (C::kHasWindow) {
-      is_bounded |= first_key_ + kWarpgroupKeys - 1 - query > args_.diagonal_high;
+    if (kCapsScores && pairs_.IsBounded(block)) {
+      StoreScoreGradients<true>(block);
+    } else {
+      StoreScoreGradients<false>(block);
     }
-    if constexpr (C::Traits::kWindow == 2) {
-      is_bounded |= first_key_ - (query + kQueries - 1) < args_.diagonal_low;
+  }
+
+  // Of a tile of 64 rows: the warp's operand of products.
+  __device__ __forceinline__ void LoadOperand(u32 (&words)[C::kDim / 4], u32 tile) const {
+    const int row = 16 * warp_ + lane_ % 16;
+#pragma unroll
+    for (int columns16 = 0; columns16 < C::kDim / 16; ++columns16) {
+      u32 part[4];
+      const int chunk = (2 * columns16 + lane_ / 16) ^ (row % 8);
+      ptx::LoadMatrixX4(part, tile + row * kPanelRowBytes + chunk * 16);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) words[4 * columns16 + i] = part[i];
     }
-    return is_bounded;
   }
 
-  // Columns of this lane's S^T that see its keys, less the lane's first one.
-  struct SeenBy {
-    i32 begin, end;
-  };
-  __device__ __forceinline__ SeenBy QueriesThatSee(i32 key, i32 block) const {
-    const i32 query = block * kQueries + lane_ % 4 * 2;
-    SeenBy seen{-kQueries, kQueries};
-    if constexpr (C::kHasWindow) seen.begin = key - args_.diagonal_high - query;
-    if constexpr (C::Traits::kWindow == 2) seen.end = key - args_.diagonal_low + 1 - query;
-    if (key >= tile_.sequence.kv_len) seen.begin = kQueries;
-    return seen;
-  }
-
-  // P = 2^(scale_log2 S - lse_log2), selected and not multiplied where a key is hidden.
+  // S^T to P^T.
   template <bool kIsBounded>
   __device__ __forceinline__ void TakeExponentials(i32 block) {
     const u32 stats = stats_ + Stage(step_) * (2 * C::kMemory.stats_bytes);
-    const float factor = args_.call.problem.score.scale_log2;
-    const i32 key = first_key_ + 16 * warp_ + lane_ / 4;
-    SeenBy seen[2] = {};
-    if constexpr (kIsBounded) {
-      seen[0] = QueriesThatSee(key, block);
-      seen[1] = QueriesThatSee(key + 8, block);
-    }
+    const auto view = pairs_.template View<kIsBounded>(block);
 #pragma unroll
     for (int columns8 = 0; columns8 < kQueries / 8; ++columns8) {
       float lse_log2[2];
       ptx::LoadShared8(lse_log2, stats + 32 * columns8);
+      float bias[4];
+      view.LoadBias(bias, columns8);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        float p = ptx::Exp2(fmaf(s_[4 * columns8 + e], factor, -lse_log2[e % 2]));
-        if constexpr (kIsBounded) {
-          const int column = 8 * columns8 + e % 2;
-          if (column < seen[e / 2].begin) p = 0.0f;
-          if (C::Traits::kWindow == 2 && column >= seen[e / 2].end) p = 0.0f;
-        }
-        s_[4 * columns8 + e] = p;
+        float& s = s_[4 * columns8 + e];
+        s = view.Probability(s, lse_log2[e % 2], bias[e], columns8, e);
       }
     }
   }
 
-  // dS^T = P^T (dP^T - delta), rounded and stored transposed; P^T becomes the operand of dV.
-  __device__ __forceinline__ void StoreScoreGradients() {
+  // dS^T = P^T (Z dP^T - delta), rounded and stored transposed; Z P^T becomes the operand of dV,
+  // which is multiplied by Z's factor at its end. P^T is taken here where scores are capped: their
+  // derivative needs them.
+  template <bool kIsBounded>
+  __device__ __forceinline__ void StoreScoreGradients(i32 block) {
     using Element = typename C::Element;
+    const u32 lse = stats_ + Stage(step_) * (2 * C::kMemory.stats_bytes);
     const u32 stats = stats_ + C::kMemory.stats_bytes + Stage(step_) * (2 * C::kMemory.stats_bytes);
     ptx::BarrierWait(shared_.ScoresEmpty(Slot(step_)), SlotPhase(step_) ^ 1u);
     const u32 target = scores_target_ + Slot(step_) * C::kMemory.score_bytes;
+    const auto view = pairs_.template View<kIsBounded>(block);
 #pragma unroll
     for (int columns16 = 0; columns16 < kQueries / 16; ++columns16) {
       u32 packed[4];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int columns8 = 2 * columns16 + half;
-        const float* p = s_ + 4 * columns8;
-        const float* dp = dp_ + 4 * columns8;
         float delta[2];
         ptx::LoadShared8(delta, stats + 32 * columns8);
-        packed[2 * half] = Element::Pack(p[0] * (dp[0] - delta[0]), p[1] * (dp[1] - delta[1]));
-        packed[2 * half + 1] = Element::Pack(p[2] * (dp[2] - delta[0]), p[3] * (dp[3] - delta[1]));
+        float lse_log2[2] = {}, bias[4] = {};
+        if constexpr (kCapsScores) {
+          ptx::LoadShared8(lse_log2, lse + 32 * columns8);
+          view.LoadBias(bias, columns8);
+        }
+        float p[4], d_s[4];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const float s = s_[4 * columns8 + e];
+          p[e] = kCapsScores ? view.Probability(s, lse_log2[e % 2], bias[e], columns8, e) : s;
+          d_s[e] = p[e] * (pairs_.Kept(dp_[4 * columns8 + e], columns8, e) - delta[e % 2]);
+          view.AddBiasGradient(p[e], d_s[e], columns8, e);
+          if constexpr (kCapsScores) d_s[e] *= pairs_.Bend(s);
+          p[e] = pairs_.IsKept(columns8, e) ? p[e] : 0.0f;
+        }
+        packed[2 * half] = Element::Pack(d_s[0], d_s[1]);
+        packed[2 * half + 1] = Element::Pack(d_s[2], d_s[3]);
         p_[2 * columns8] = Element::Pack(p[0], p[1]);
         p_[2 * columns8 + 1] = Element::Pack(p[2], p[3]);
       }
@@ -224,22 +254,47 @@ class BackwardConsumer {
     Release(shared_.ScoresFull(Slot(step_)));
   }
 
+  // Of K and V, each warp its own.
+  __device__ __forceinline__ void ClearHiddenKeys() {
+    pairs_.SetHead(0);
+    const u32 hidden =
+        HiddenKeys<C>(pairs_.terms(), args_.call.problem.group, first_key_ + 16 * warp_);
+    ClearRows<C, kWarpgroupKeys>(shared_.K(consumer_), 16 * warp_, hidden);
+    ClearRows<C, kWarpgroupKeys>(shared_.V(consumer_), 16 * warp_, hidden);
+    ptx::FenceProxyAsync();
+    ptx::NamedBarrier(kConsumerBarrier + consumer_, 128);
+  }
+  // Of the step's Q or dO.
+  __device__ __forceinline__ void ClearHiddenQueriesOf(u32 tile) {
+    ClearHiddenQueries<C>(tile, shared_.LseLog2(Stage(step_)), kConsumerBarrier + consumer_);
+  }
+
   // dV and dK through the warpgroup's own part of V and K.
   __device__ __forceinline__ void StoreGradients() {
     if (!tile_.blocks.is_empty()) {
-      ptx::BarrierWait(shared_.VFull(), 0);  // where every step was skipped
-      ptx::NamedBarrier(kStoreBarrier + consumer_, 128);
+      ptx::NamedBarrier(kConsumerBarrier + consumer_, 128);
     }
-    StoreRounded(shared_.V(consumer_), dv_, 1.0f);
+    StoreRounded(shared_.V(consumer_), dv_, pairs_.keep_scale());
     // K is read by the last dQ.
     if (step_ > 0) ptx::BarrierWait(shared_.ScoresEmpty(Slot(step_ - 1)), SlotPhase(step_ - 1));
     StoreRounded(shared_.K(consumer_), dk_, args_.call.problem.score.scale);
     ptx::FenceProxyAsync();
-    ptx::NamedBarrier(kStoreBarrier + consumer_, 128);
+    ptx::NamedBarrier(kConsumerBarrier + consumer_, 128);
+    i32 row = first_key_, batch = tile_.batch;
+    if constexpr (C::kHasLengths) {
+      const i32 num_rows = tile_.sequence.kv_len - first_key_;
+      if (num_rows < kWarpgroupKeys) {
+        StoreRows(shared_.V(consumer_), args_.call.dv, args_.call.problem.head_dim_v, num_rows);
+        StoreRows(shared_.K(consumer_), args_.call.dk, args_.call.problem.head_dim, num_rows);
+        return;
+      }
+      row += static_cast<i32>(tile_.sequence.kv_begin);
+      batch = static_cast<i32>(tile_.sequence.kv_batch);
+    }
     if (threadIdx.x % 128 != 0) return;
 #pragma unroll
     for (int panel = 0; panel < C::kPanels; ++panel) {
-      const ptx::Coordinates4 at{panel * kPanelColumns, first_key_, tile_.kv_head, tile_.batch};
+      const ptx::Coordinates4 at{panel * kPanelColumns, row, tile_.kv_head, batch};
       const u32 offset_bytes = panel * (kWarpgroupKeys * kPanelRowBytes);
       ptx::StoreBox4(shared_.V(consumer_) + offset_bytes, &args_.dv_map, at);
       ptx::StoreBox4(shared_.K(consumer_) + offset_bytes, &args_.dk_map, at);
@@ -266,6 +321,37 @@ class BackwardConsumer {
     }
   }
 
+  // The first rows of a tile to global memory: those behind them are of another sequence.
+  __device__ __forceinline__ void StoreRows(u32 tile, const RowsArg& rows, i32 head_dim,
+                                            i32 num_rows) const {
+    using Storage = typename C::Element::Storage;
+    constexpr int kChunks = C::kDim / 8, kPanelChunks = kPanelColumns / 8;
+    for (i32 at = static_cast<i32>(threadIdx.x) % 128; at < num_rows * kChunks; at += 128) {
+      const i32 row = at / kChunks, chunk = at % kChunks;
+      const i32 num_elems = head_dim - chunk * 8;
+      if (num_elems <= 0) continue;
+      u32 words[4];
+      ptx::LoadShared16(words, tile + chunk / kPanelChunks * (kWarpgroupKeys * kPanelRowBytes) +
+                                   row * kPanelRowBytes +
+                                   ((chunk % kPanelChunks) ^ (row % 8)) * 16);
+      auto* target =
+          static_cast<Storage*>(rows.data) +
+          device::RowOffsetElems(rows.strides, tile_.sequence.kv_batch,
+                                 tile_.sequence.kv_begin + first_key_ + row, tile_.kv_head) +
+          chunk * 8;
+      if (num_elems >= 8) {
+        *reinterpret_cast<uint4*>(target) = make_uint4(words[0], words[1], words[2], words[3]);
+        continue;
+      }
+#pragma unroll
+      for (int d = 0; d < 8; ++d) {
+        const u32 bits = words[d / 2] >> (16 * (d % 2)) & 0xFFFFu;
+        if (d < num_elems)
+          reinterpret_cast<device::u16*>(target)[d] = static_cast<device::u16>(bits);
+      }
+    }
+  }
+
   static __device__ __forceinline__ u32 Stage(u32 step) { return step % C::kStages; }
   static __device__ __forceinline__ u32 Phase(u32 step) { return step / C::kStages % 2; }
   static __device__ __forceinline__ u32 Slot(u32 step) { return step % kScoreSlots; }
@@ -283,7 +369,8 @@ class BackwardConsumer {
     PinAccumulators(dk_);
   }
 
-  static constexpr int kStoreBarrier = 1;  // + consumer
+  static constexpr int kConsumerBarrier = 1;  // + consumer
+  static constexpr bool kCapsScores = C::Traits::kSoftcap != 0;
 
   const Sm90BackwardArgs& args_;
   const BackwardMemory<C>& shared_;
@@ -293,10 +380,12 @@ class BackwardConsumer {
   i32 first_key_;
   u32 scores_target_, stats_;
   u32 step_ = 0;
+  BackwardPairs<C> pairs_;
   float dk_[kGradientRegisters], dv_[kGradientRegisters];
   float s_[kScoreRegisters];  // S^T, then P^T
   float dp_[kScoreRegisters];
-  u32 p_[kScoreRegisters / 2];  // P^T, rounded
+  u32 p_[kScoreRegisters / 2];           // P^T, rounded
+  u32 k_[C::kDim / 4], v_[C::kDim / 4];  // with C::kIsNarrow
 };
 
 }  // namespace heed::cuda

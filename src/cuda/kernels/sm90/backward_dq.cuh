@@ -35,12 +35,17 @@ class BackwardDq {
     for (i32 head = first_head_; step < num_steps_; ++head) {
       float* sums = args_.call.workspace.dq_accum +
                     BlockOf(head, tile_.blocks.begin) * kBlockElems + warp_ * kSliceElems;
+      u32* turn = kHasTurns ? TurnOf(head, tile_.blocks.begin) : nullptr;
 #pragma unroll 1
       for (i32 block = tile_.blocks.begin; block < tile_.blocks.end; ++block, ++step) {
-        AddStep(step, head, block, sums);
+        AddStep(step, block, sums, turn);
         sums += kBlockElems;
+        turn += kBlockTurns;
       }
-      if constexpr (kHasTurns) PassTurn(head, tile_.blocks.end - 1);
+      if constexpr (kHasTurns) {
+        if (lane_ == 0) PassTurn<0>(turn - kBlockTurns, tile_.blocks.end - 1);
+        __syncwarp();
+      }
     }
     if (lane_ == 0) ptx::StoreBoxWait();
   }
@@ -55,8 +60,9 @@ class BackwardDq {
     return head * (args_.call.workspace.num_rows / kBlockRows) + tile_.first_block + block;
   }
 
-  // Deterministic sums: key tiles add to a block of queries in ascending order, each warp to its
-  // own rows. A CTA waits only for tiles before its own, which the hardware has started before it.
+  // Deterministic sums: key tiles add to a block of queries in descending order, each warp to its
+  // own rows. A CTA waits only for tiles behind its own, which the hardware has started before it.
+  // Under a causal mask every tile starts at the block where it has the first turn.
   __device__ __forceinline__ u32* TurnOf(i32 head, i32 block) const {
     const i64 row = i64{tile_.batch} * args_.call.problem.num_q_heads + head;
     return args_.call.workspace.dq_turn +
@@ -64,31 +70,34 @@ class BackwardDq {
   }
   // Of this CTA's key tile among those that add to the block.
   __device__ __forceinline__ u32 PlaceIn(i32 block) const {
-    const i32 first_key = device::Max(0, block * C::kQueries + args_.diagonal_low);
-    return static_cast<u32>(
-        (tile_.first_key - first_key / C::Traits::kTileKv * C::Traits::kTileKv) /
-        C::Traits::kTileKv);
+    const i32 last_query = device::Min(block * C::kQueries + C::kQueries, tile_.sequence.q_len) - 1;
+    const i32 last_key =
+        device::Min(tile_.sequence.kv_len - 1, last_query + HighOf<C>(args_, tile_));
+    constexpr i32 kKeys = C::Traits::kTileKv;
+    return static_cast<u32>(last_key / kKeys - tile_.first_key / kKeys);
   }
-  __device__ __forceinline__ void TakeTurn(i32 head, i32 block) const {
-    const u32* turn = TurnOf(head, block);
+  // seen: what the counter was a while ago. Flags are relaxed: additions that are done stand in L2,
+  // where those of all CTAs happen, so that none can overtake a flag that is stored behind them.
+  // Release and acquire would cost a fence of the whole GPU in every step.
+  __device__ __forceinline__ void TakeTurn(const u32* turn, i32 block, u32 seen) const {
     const u32 place = PlaceIn(block);
-    while (ptx::LoadAcquire(turn) != place) {
-    }
+    while (seen != place) seen = ptx::LoadRelaxed(turn);
     ptx::FenceProxyAsyncGlobal();
   }
-  // After the additions to the block are done.
-  __device__ __forceinline__ void PassTurn(i32 head, i32 block) const {
-    if (lane_ != 0) return;
-    ptx::StoreBoxWait();
+  // After the additions to the block, which kPending groups follow, are done.
+  template <int kPending>
+  __device__ __forceinline__ void PassTurn(u32* turn, i32 block) const {
+    ptx::BulkWait<kPending>();
     ptx::FenceProxyAsyncGlobal();
-    ptx::StoreRelease(TurnOf(head, block), PlaceIn(block) + 1);
+    ptx::StoreRelaxed(turn, PlaceIn(block) + 1);
   }
 
-  __device__ __forceinline__ void AddStep(i32 step, i32 head, i32 block, float* sums) {
+  __device__ __forceinline__ void AddStep(i32 step, i32 block, float* sums, u32* turn) {
     const u32 slot = static_cast<u32>(step) % kScoreSlots;
     ptx::BarrierWait(shared_.ScoresFull(slot), static_cast<u32>(step) / kScoreSlots % 2);
     const u64 d_s = OperandOf(shared_.Scores(slot));
     const u64 k = OperandOf(shared_.K(0));
+    u32 turn_seen = 0;
     float dq[kRegisters];
 #pragma unroll 1
     for (int panel = 0; panel < C::kPanels; ++panel) {
@@ -98,21 +107,31 @@ class BackwardDq {
         if (lane_ == 0) LoadStep(step + C::kStages);
         __syncwarp();
       }
+      if constexpr (kHasTurns) {
+        // Asked while the product is under way: the answer takes as long.
+        if (panel == 0) {
+          if (lane_ == 0) turn_seen = ptx::LoadRelaxed(turn);
+          __syncwarp();
+        }
+      }
       ptx::WgmmaWait<0>();
       PinAccumulators(dq);
       if (is_last && lane_ == 0) ptx::BarrierArrive(shared_.ScoresEmpty(slot));
-      if constexpr (kHasTurns) {
-        // Late, so that the additions of the last step are done without waiting for them.
-        if (panel == 0 && block > tile_.blocks.begin) PassTurn(head, block - 1);
-      }
       StagePanel(dq, panel);
       if (lane_ == 0) {
         if constexpr (kHasTurns) {
-          if (panel == 0) TakeTurn(head, block);
+          if (panel == 0) TakeTurn(turn, block, turn_seen);
         }
         ptx::AddBulk(sums + panel * (4 * kSliceElems), Staged(panel), kSliceElems * 4);
         ptx::StoreBoxCommit();
       }
+    }
+    if constexpr (kHasTurns) {
+      // A step late, so that the additions are done without waiting for them.
+      if (lane_ == 0 && block > tile_.blocks.begin) {
+        PassTurn<C::kPanels>(turn - kBlockTurns, block - 1);
+      }
+      __syncwarp();
     }
   }
 

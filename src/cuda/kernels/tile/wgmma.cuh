@@ -52,6 +52,22 @@ __device__ __forceinline__ void MultiplyTransposed(float (&d)[kN / 2], u64 a, u6
   }
 }
 
+// d = a b^T: a = 64 x kDepth in registers, 4 words for each 16 of depth; b = kN x kDepth.
+template <class Element, int kN, int kDepth>
+__device__ __forceinline__ void MultiplyRegistersTransposed(float (&d)[kN / 2],
+                                                            const u32 (&a)[kDepth / 4], u64 b) {
+  using Mma = ptx::Wgmma<kWgmmaElement<Element>, kN>;
+#pragma unroll
+  for (int step = 0; step < kDepth / 16; ++step) {
+    const u64 b_step = b + (step / 4 * (kN * kPanelRowBytes / 16) + step % 4 * 2);
+    if (step == 0) {
+      Mma::FirstRegistersKMajor(d, a, b_step);
+    } else {
+      Mma::AddRegistersKMajor(d, a + 4 * step, b_step);
+    }
+  }
+}
+
 // d += a b: a = 64 x kDepth in registers, 4 words for each 16 of depth; b = kDepth x kN.
 template <class Element, int kN, int kDepth>
 __device__ __forceinline__ void MultiplyRegisters(float (&d)[kN / 2], const u32 (&a)[kDepth / 4],

@@ -4,8 +4,8 @@
 //
 //   P  = exp2(score_log2 - lse_log2), 0 where hidden
 //   dS = P (Z dP - delta), times d score / d (scale q.k); Z is dropout's factor, 0 or keep_scale
-#ifndef HEED_CUDA_KERNELS_MMA_BACKWARD_SCORE_CUH_
-#define HEED_CUDA_KERNELS_MMA_BACKWARD_SCORE_CUH_
+#ifndef HEED_CUDA_KERNELS_COMMON_BACKWARD_SCORE_CUH_
+#define HEED_CUDA_KERNELS_COMMON_BACKWARD_SCORE_CUH_
 
 #include "cuda/kernels/common/args.h"
 #include "cuda/kernels/common/dropout_block.cuh"
@@ -104,6 +104,12 @@ struct ScoreTerms {
     return score;
   }
 
+  __device__ __forceinline__ float BiasAt(i64 elems) const {
+    if constexpr (T::kBias == 1) return reinterpret_cast<const float*>(bias)[elems];
+    using Storage = typename Element::Storage;
+    return Element::ToF32(reinterpret_cast<const Storage*>(bias)[elems]);
+  }
+
   // Adds one element of dS to the sums of d_bias. Requires: i < q_len, j < kv_len.
   __device__ __forceinline__ void AddBiasGradient(const device::ScoreStrides& strides, i32 i, i32 j,
                                                   float d_s) const {
@@ -112,13 +118,8 @@ struct ScoreTerms {
 
  private:
   static constexpr int kBiasBytes = T::kBias == 1 ? 4 : Element::kBytes;
-  __device__ __forceinline__ float BiasAt(i64 at) const {
-    if constexpr (T::kBias == 1) return reinterpret_cast<const float*>(bias)[at];
-    using Storage = typename Element::Storage;
-    return Element::ToF32(reinterpret_cast<const Storage*>(bias)[at]);
-  }
 };
 
 }  // namespace heed::cuda
 
-#endif  // HEED_CUDA_KERNELS_MMA_BACKWARD_SCORE_CUH_
+#endif  // HEED_CUDA_KERNELS_COMMON_BACKWARD_SCORE_CUH_

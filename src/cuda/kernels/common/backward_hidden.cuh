@@ -1,10 +1,10 @@
 // Rows of shared tiles that belong to slots which no row may see, or to rows which see no key.
 // Their memory may hold NaN, and P = dS = 0 would not keep it out of a product, so they become 0.
 // What lengths and the window hide is loaded as 0; the functions here find what only a mask hides.
-#ifndef HEED_CUDA_KERNELS_MMA_BACKWARD_HIDDEN_CUH_
-#define HEED_CUDA_KERNELS_MMA_BACKWARD_HIDDEN_CUH_
+#ifndef HEED_CUDA_KERNELS_COMMON_BACKWARD_HIDDEN_CUH_
+#define HEED_CUDA_KERNELS_COMMON_BACKWARD_HIDDEN_CUH_
 
-#include "cuda/kernels/mma/backward_score.cuh"
+#include "cuda/kernels/common/backward_score.cuh"
 #include "cuda/kernels/ptx/shared.cuh"
 #include "cuda/kernels/tile/load.cuh"
 
@@ -64,4 +64,4 @@ __device__ __forceinline__ void ClearTileRows(u32 tile, const IsDead& is_dead) {
 
 }  // namespace heed::cuda
 
-#endif  // HEED_CUDA_KERNELS_MMA_BACKWARD_HIDDEN_CUH_
+#endif  // HEED_CUDA_KERNELS_COMMON_BACKWARD_HIDDEN_CUH_
