@@ -221,11 +221,47 @@ typedef struct heed_exec_args {
         0, NULL, 0, NULL, NULL                                                                   \
   }
 
+/* ---- int8 inputs -------------------------------------------------------------------------- */
+typedef enum heed_int8_softmax {
+  HEED_INT8_SOFTMAX_FLOAT = 0, /* exponentials in fp32: faster and more accurate */
+  HEED_INT8_SOFTMAX_FIXED = 1  /* in integers: the same bits on every instruction set. Takes no
+                                  q_scales, k_scales nor v_block_rows, and a scale from 2^-8 to 2 */
+} heed_int8_softmax_t;
+
+/* The coarsest arithmetic that P V may use; what runs may be finer, and is so with the fixed
+ * softmax. docs/numerics.md says how far each may be off. */
+typedef enum heed_int8_values {
+  HEED_INT8_VALUES_F32 = 0,
+  HEED_INT8_VALUES_BF16 = 1, /* P rounded to bf16 */
+  HEED_INT8_VALUES_U8 = 2    /* P rounded to whole 255ths of the row's largest weight */
+} heed_int8_values_t;
+
+/* q, k and v as integers: value = scale * integer. Row i of a head uses scale i / block_rows, so
+ * that 1 = per token; block_rows = 0 makes one scale for all rows of a head in q and k, and one per
+ * channel in v. Absent scales count as 1. Scales must be finite and not negative. */
+typedef struct heed_int8_args {
+  size_t struct_size;
+  const heed_tensor_t* q_scales; /* fp32 [B, Hq, ceil(Sq / q_block_rows)], or [B, Hq, 1] */
+  const heed_tensor_t* k_scales; /* fp32 [B, Hkv, ceil(Skv / k_block_rows)], or [B, Hkv, 1] */
+  const heed_tensor_t* v_scales; /* fp32 [B, Hkv, ceil(Skv / v_block_rows)], or [B, Hkv, Dv] */
+  int64_t q_block_rows;
+  int64_t k_block_rows;
+  int64_t v_block_rows;
+  heed_int8_softmax_t softmax;
+  heed_int8_values_t values;
+} heed_int8_args_t;
+#define HEED_INT8_ARGS_INIT                                                       \
+  {                                                                               \
+    sizeof(heed_int8_args_t), NULL, NULL, NULL, 0, 0, 0, HEED_INT8_SOFTMAX_FLOAT, \
+        HEED_INT8_VALUES_F32                                                      \
+  }
+
 /* ---- Forward ------------------------------------------------------------------------------ */
 /* Shapes: q [B,Sq,Hq,D] or packed [total_q,Hq,D]; k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv], packed
  *   [total_kv,Hkv,D], or paged pools; o as q with Dv; lse fp32 [B,Hq,Sq], packed [Hq,total_q]
  *   (on CUDA, unpacked, also fp16: then gradients carry its rounding).
- * Requires: q, k, v, o share one fp dtype and one device; Hkv divides Hq; 1 <= D, Dv.
+ * Requires: q, k, v, o share one fp dtype and one device; Hkv divides Hq; 1 <= D, Dv. With int8, q,
+ *   k and v are int8 and o is of any fp dtype.
  * Ensures: every element of o (and lse) that belongs to a sequence is written; lse is the natural
  * log of the softmax denominator, sink included. */
 typedef struct heed_forward_args {
@@ -239,9 +275,10 @@ typedef struct heed_forward_args {
   const heed_varlen_args_t* varlen;
   const heed_paging_args_t* paging;
   const heed_exec_args_t* exec;
+  const heed_int8_args_t* int8; /* required when q is int8, else NULL */
 } heed_forward_args_t;
 #define HEED_FORWARD_ARGS_INIT \
-  { sizeof(heed_forward_args_t), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
+  { sizeof(heed_forward_args_t), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
 
 HEED_API heed_status_t heed_forward(const heed_forward_args_t* args);
 

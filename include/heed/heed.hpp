@@ -216,6 +216,30 @@ struct Varlen {
   }
 };
 
+// heed_int8_args_t; absent scales count as 1.
+struct Int8 {
+  Tensor q_scales = {};
+  Tensor k_scales = {};
+  Tensor v_scales = {};
+  std::int64_t q_block_rows = 0;
+  std::int64_t k_block_rows = 0;
+  std::int64_t v_block_rows = 0;
+  heed_int8_softmax_t softmax = HEED_INT8_SOFTMAX_FLOAT;
+  heed_int8_values_t values = HEED_INT8_VALUES_F32;
+
+  heed_int8_args_t abi() const noexcept {
+    return {sizeof(heed_int8_args_t),
+            q_scales.abi(),
+            k_scales.abi(),
+            v_scales.abi(),
+            q_block_rows,
+            k_block_rows,
+            v_block_rows,
+            softmax,
+            values};
+  }
+};
+
 // heed_exec_args_t with its neutral value.
 struct Exec : heed_exec_args_t {
   Exec() noexcept : heed_exec_args_t HEED_EXEC_ARGS_INIT {}
@@ -266,6 +290,7 @@ struct Forward {
   Varlen varlen = {};
   Tensor block_table = {};
   Exec exec = {};
+  std::optional<Int8> int8 = {};  // when q, k and v are int8
 };
 
 // heed_backward_args_t. forward.exec is not used.
@@ -290,6 +315,7 @@ class ForwardCall {
       : score_(from.score.abi()),
         varlen_(from.varlen.abi()),
         paging_{sizeof(heed_paging_args_t), from.block_table.abi()},
+        int8_(from.int8 ? from.int8->abi() : heed_int8_args_t HEED_INT8_ARGS_INIT),
         args_{sizeof(heed_forward_args_t),
               from.q.abi(),
               from.k.abi(),
@@ -299,7 +325,8 @@ class ForwardCall {
               &score_,
               &varlen_,
               from.block_table.present() ? &paging_ : nullptr,
-              &from.exec} {}
+              &from.exec,
+              from.int8 ? &int8_ : nullptr} {}
   ForwardCall(const ForwardCall&) = delete;
   ForwardCall& operator=(const ForwardCall&) = delete;
 
@@ -310,6 +337,7 @@ class ForwardCall {
   heed_score_args_t score_;
   heed_varlen_args_t varlen_;
   heed_paging_args_t paging_;
+  heed_int8_args_t int8_;
   heed_forward_args_t args_;
 };
 

@@ -75,11 +75,19 @@ class ExecArgs(ArgStruct):
                 ("parallel_for", c.c_void_p), ("parallel_for_context", c.c_void_p)]
 
 
+class Int8Args(ArgStruct):
+    _fields_ = [("struct_size", c.c_size_t), ("q_scales", TensorPointer),
+                ("k_scales", TensorPointer), ("v_scales", TensorPointer),
+                ("q_block_rows", c.c_int64), ("k_block_rows", c.c_int64),
+                ("v_block_rows", c.c_int64), ("softmax", c.c_int), ("values", c.c_int)]
+
+
 class ForwardArgs(ArgStruct):
     _fields_ = [("struct_size", c.c_size_t), ("q", TensorPointer), ("k", TensorPointer),
                 ("v", TensorPointer), ("o", TensorPointer), ("lse", TensorPointer),
                 ("score", c.POINTER(ScoreArgs)), ("varlen", c.POINTER(VarlenArgs)),
-                ("paging", c.POINTER(PagingArgs)), ("exec", c.POINTER(ExecArgs))]
+                ("paging", c.POINTER(PagingArgs)), ("exec", c.POINTER(ExecArgs)),
+                ("int8", c.POINTER(Int8Args))]
 
 
 class BackwardArgs(ArgStruct):
@@ -141,6 +149,7 @@ STRUCTS = {
     "heed_device_t": Device, "heed_dtype_t": DType, "heed_tensor_t": Tensor,
     "heed_score_args_t": ScoreArgs, "heed_varlen_args_t": VarlenArgs,
     "heed_paging_args_t": PagingArgs, "heed_exec_args_t": ExecArgs,
+    "heed_int8_args_t": Int8Args,
     "heed_forward_args_t": ForwardArgs, "heed_backward_args_t": BackwardArgs,
     "heed_kv_quant_args_t": KvQuantArgs, "heed_decode_args_t": DecodeArgs,
     "heed_combine_args_t": CombineArgs, "heed_quantize_kv_args_t": QuantizeKvArgs,

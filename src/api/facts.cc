@@ -7,6 +7,7 @@
 #include "cpu/backward.h"
 #include "cpu/decode.h"
 #include "cpu/forward.h"
+#include "cpu/int8_forward.h"
 #include "cuda/backend.h"
 #include "webgpu/backend.h"
 
@@ -76,6 +77,7 @@ core::Status ReadFacts(const core::ExecOptions& exec, core::DeviceFacts* facts) 
   facts->num_cores = forced_threads > 0 ? forced_threads : core::os::NumUsableCores();
   facts->cpu_backward_workspace = cpu::BackwardWorkspaceBytes;
   facts->cpu_forward_scratch = cpu::ForwardWorkerBytes;
+  facts->cpu_int8_workspace = cpu::Int8WorkspaceBytes;
   facts->cpu_decode_scratch = cpu::DecodeWorkerBytes;
   return ReadForcedTarget(&facts->forced_cpu_target);
 }

@@ -57,30 +57,27 @@ core::Status ChooseKernel(const core::DeviceFacts& facts, const cpu::Int8Kernel*
           core::Format("HEED_CPU_TARGET = %s: cannot run here", core::CpuTargetName(forced))};
 }
 
-// k and v packed.
-core::Status RunPacked(const Call& call) {
+core::Status Run(const Call& call, const cpu::Int8Packed& packed) {
   core::DeviceFacts facts;
   HEED_RETURN_IF_ERROR(ReadFacts({}, &facts));
   const cpu::Int8Kernel* kernel = nullptr;
   HEED_RETURN_IF_ERROR(ChooseKernel(facts, &kernel));
-  return cpu::RunInt8Forward(*kernel,
-                             {call.q, call.k, call.v, call.o, call.lse, call.length, call.head_dim},
-                             facts.num_cores);
+  const core::ForwardProblem problem =
+      cpu::MakeInt8Problem({call.q, call.k, call.v, call.o, call.lse, call.length, call.head_dim});
+  const std::int64_t num_tiles = cpu::CeilDiv(call.length, cpu::kInt8TileRows);
+  const std::int64_t num_workers = std::min<std::int64_t>(facts.num_cores, num_tiles);
+  const std::size_t bytes = cpu::Int8WorkspaceBytes(problem, num_workers);
+  const Buffer workspace(core::os::AllocateAligned(bytes), core::os::FreeAligned);
+  if (workspace == nullptr) throw std::bad_alloc();
+  return cpu::RunInt8(*kernel, problem, packed, num_workers, workspace.get());
 }
 
-core::Status RunRows(Call call) {
-  const std::size_t k_bytes = cpu::PackedInt8KeysBytes(call.length, call.head_dim);
-  const std::size_t v_bytes = cpu::PackedInt8ValuesBytes(call.length, call.head_dim);
-  const Buffer k(core::os::AllocateAligned(k_bytes), core::os::FreeAligned);
-  const Buffer v(core::os::AllocateAligned(v_bytes), core::os::FreeAligned);
-  if (k == nullptr || v == nullptr) throw std::bad_alloc();
-  auto* packed_k = static_cast<std::int8_t*>(k.get());
-  auto* packed_v = static_cast<std::int8_t*>(v.get());
-  cpu::PackInt8Keys(call.k, call.length, call.head_dim, packed_k);
-  cpu::PackInt8Values(call.v, call.length, call.head_dim, packed_v);
-  call.k = packed_k;
-  call.v = packed_v;
-  return RunPacked(call);
+core::Status RunRows(Call call) { return Run(call, {}); }
+
+core::Status RunPacked(Call call) {
+  const cpu::Int8Packed packed = {call.k, call.v};
+  call.k = call.v = nullptr;
+  return Run(call, packed);
 }
 
 // No status in the interface: what was not computed must not look like a result.
@@ -120,16 +117,17 @@ void flash_attention_fused_forward(const int8_t* Q, const int8_t* K, const int8_
 
 void flash_attention_fused_forward_packed(const int8_t* Q, const int8_t* Kp, const int8_t* Vp,
                                           float* O, float* logsumexp, int64_t L, int64_t head_dim) {
-  heed::api::Forward({Q, Kp, Vp, O, logsumexp, L, head_dim},
-                     [](heed::api::Call call) { return heed::api::RunPacked(call); });
+  heed::api::Forward({Q, Kp, Vp, O, logsumexp, L, head_dim}, heed::api::RunPacked);
 }
 
 void pack_k_for_flash_attention(const int8_t* K, int8_t* Kp, int64_t L, int64_t head_dim) {
-  if (heed::api::CanPack(K, Kp, L, head_dim)) heed::cpu::PackInt8Keys(K, L, head_dim, Kp);
+  if (heed::api::CanPack(K, Kp, L, head_dim))
+    heed::cpu::PackInt8Keys({K, head_dim, L, head_dim}, 0, L, Kp);
 }
 
 void pack_v_for_flash_attention(const int8_t* V, int8_t* Vp, int64_t L, int64_t head_dim) {
-  if (heed::api::CanPack(V, Vp, L, head_dim)) heed::cpu::PackInt8Values(V, L, head_dim, Vp);
+  if (heed::api::CanPack(V, Vp, L, head_dim))
+    heed::cpu::PackInt8Values({V, head_dim, L, head_dim}, 0, L, Vp);
 }
 
 // NOLINTEND(readability-identifier-naming, readability-function-size)

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/build/exec.h"
+#include "core/build/int8.h"
 
 namespace heed::core {
 namespace {
@@ -51,6 +52,9 @@ std::size_t SharedBytesOf(const KernelRow& row, const RowRequest& request, const
 }
 
 const char* WhyNotProblem(const KernelRow& row, const RowRequest& request, const CudaFacts& facts) {
+  if (row.backend == Backend::kCpu && row.dtype == DType::kI8 && request.forward != nullptr) {
+    return Int8Objection(*request.forward);
+  }
   if (row.backend != Backend::kCuda) return nullptr;
   const CudaPlanner& planner = facts.planner;
   if (request.forward != nullptr && planner.objection != nullptr) {
@@ -164,9 +168,9 @@ std::optional<Objection> ObjectionTo(const KernelRow& row, const RowRequest& req
 constexpr std::int32_t kSlowBf16DotRank = 25;
 
 bool IsSlowBf16Dot(const KernelRow& row, const DeviceFacts& facts) {
-  // Decode rows of this target use its integer dot products.
-  return row.op != Op::kDecode && row.cpu_target == CpuTarget::kAvx512Bf16 &&
-         !facts.has_fast_bf16_dot;
+  // Decode and int8 rows of this target use its integer dot products.
+  return row.op != Op::kDecode && row.dtype != DType::kI8 &&
+         row.cpu_target == CpuTarget::kAvx512Bf16 && !facts.has_fast_bf16_dot;
 }
 
 // A CUDA row tuned for this kind of problem goes above the general ones of its head dim, and below

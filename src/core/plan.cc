@@ -35,7 +35,13 @@ Status PlanCpuForward(const ForwardProblem& problem, const DeviceFacts& facts, P
       problem.exec.num_threads > 0 ? problem.exec.num_threads : facts.num_cores;
   plan->num_workers = static_cast<std::int32_t>(
       std::clamp<std::int64_t>(plan->num_tasks, 1, std::max<std::int64_t>(threads, 1)));
-  if (facts.cpu_forward_scratch == nullptr || plan->num_tasks == 0) return {};
+  if (plan->num_tasks == 0) return {};
+  if (plan->row->dtype == DType::kI8) {
+    if (facts.cpu_int8_workspace == nullptr) return {};
+    plan->workspace_bytes = facts.cpu_int8_workspace(problem, plan->num_workers);
+    return {};
+  }
+  if (facts.cpu_forward_scratch == nullptr) return {};
   const std::size_t worker_bytes = facts.cpu_forward_scratch(*plan->row, problem);
   if (__builtin_mul_overflow(worker_bytes, static_cast<std::size_t>(plan->num_workers),
                              &plan->workspace_bytes)) {

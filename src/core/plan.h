@@ -16,6 +16,9 @@ namespace heed::core {
 // Scratch bytes that one worker of `row` needs; a pure function that the row's backend provides.
 using WorkerScratchBytes = std::size_t (*)(const KernelRow& row, const ForwardProblem& problem);
 
+// Workspace of a whole int8 forward call on num_workers threads.
+using Int8WorkspaceBytes = std::size_t (*)(const ForwardProblem& problem, std::int64_t num_workers);
+
 // Workspace of a whole backward call on num_workers threads.
 using BackwardWorkspaceBytes = std::size_t (*)(const KernelRow& row, const BackwardProblem& problem,
                                                std::int64_t num_workers);
@@ -79,6 +82,7 @@ struct DeviceFacts {
   // Why a target is absent, such as "this CPU has no avx512f"; null = no reason known.
   std::array<const char*, kNumCpuTargets> why_no_cpu_target = {};
   WorkerScratchBytes cpu_forward_scratch = nullptr;         // null = CPU forward rows need none
+  Int8WorkspaceBytes cpu_int8_workspace = nullptr;          // null = int8 rows need none
   BackwardWorkspaceBytes cpu_backward_workspace = nullptr;  // null = CPU backward rows need none
   DecodeScratchBytes cpu_decode_scratch = nullptr;          // null = CPU decode rows need none
   CudaFacts cuda;

@@ -98,6 +98,35 @@ struct BlockTableView {
   }
 };
 
+// Scales of int8 rows, fp32 [batch, head, n].
+struct ScaleView {
+  const float* data = nullptr;
+  std::int64_t batch_stride_elems = 0;
+  std::int64_t head_stride_elems = 0;
+  std::int64_t stride_elems = 0;
+  std::int64_t block_rows = 0;  // row i uses scale i / block_rows; 0: the only one, or per channel
+  bool is_present = false;
+
+  bool present() const { return is_present; }
+  float At(std::int64_t batch, std::int64_t head, std::int64_t index) const {
+    return data[batch * batch_stride_elems + head * head_stride_elems + index * stride_elems];
+  }
+  // 1 when absent. Requires: not the per-channel scales of v.
+  float OfRow(std::int64_t batch, std::int64_t head, std::int64_t row) const {
+    if (!is_present) return 1.0f;
+    return At(batch, head, block_rows == 0 ? 0 : row / block_rows);
+  }
+};
+
+// Of calls whose q, k and v are int8.
+struct Int8Rule {
+  ScaleView q, k, v;
+  heed_int8_softmax_t softmax = HEED_INT8_SOFTMAX_FLOAT;
+  heed_int8_values_t values = HEED_INT8_VALUES_F32;
+
+  bool has_channel_scales() const { return v.present() && v.block_rows == 0; }
+};
+
 struct DropoutRule {
   // Keep an element when its 16-bit random number is >= drop_threshold: p = drop_threshold / 65536.
   std::uint32_t drop_threshold = 0;  // 0 = no dropout, at most 65535
@@ -170,6 +199,7 @@ struct ForwardProblem {
   Packing kv_packing = Packing::kDense;
   IndexView cu_seqlens_q, cu_seqlens_kv, seqused_q, seqused_kv;
   BlockTableView block_table;
+  Int8Rule int8;
   ExecOptions exec;
 
   DType dtype() const { return q.dtype; }

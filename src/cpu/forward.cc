@@ -2,6 +2,7 @@
 
 #include "cpu/forward_job.h"
 #include "cpu/forward_kernel.h"
+#include "cpu/int8_forward.h"
 
 namespace heed::cpu {
 
@@ -12,6 +13,7 @@ std::size_t ForwardWorkerBytes(const core::KernelRow& row, const core::ForwardPr
 
 core::Status RunForward(const core::ForwardProblem& problem, const core::Plan& plan,
                         void* workspace) {
+  if (problem.dtype() == core::DType::kI8) return RunInt8Forward(problem, plan, workspace);
   const ForwardKernel* kernel = FindForwardKernel(plan.row->cpu_target, problem.dtype());
   if (kernel == nullptr) {
     return core::Internal(core::Format("%s is not part of this build", plan.row->id));

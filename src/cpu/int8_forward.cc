@@ -1,182 +1,179 @@
 #include "cpu/int8_forward.h"
 
 #include <algorithm>
-#include <atomic>
-#include <memory>
+#include <cmath>
 
 #include "core/os/os.h"
-#include "core/os/thread_pool.h"
-#include "cpu/denormals.h"
-#include "cpu/int8_softmax.h"
+#include "cpu/int8_heads.h"
+#include "cpu/int8_tile.h"
+#include "cpu/tasks.h"
 
 namespace heed::cpu {
 namespace {
 
-// Tiles that share a block of widened values. Widening costs 1/16 of 3 operations an element and
-// the product 3 operations an element and tile: 4 tiles bring it from 6 % to under 2 %.
-constexpr std::int64_t kTilesPerRange = 4;
-constexpr std::size_t kAlignment = 64;
+// Keys that one task packs.
+constexpr std::int64_t kPackedPerTask = 8 * kInt8FloatBlock;
 
-struct Tile {
-  std::int64_t first_row;
-  int num_rows;
-  void* q_steps;
-  float* o;  // [padded_dims][kInt8TileRows]
-  Int8Rows rows;
-};
+bool IsFixed(const core::ForwardProblem& problem) {
+  return problem.int8.softmax == HEED_INT8_SOFTMAX_FIXED;
+}
 
 class Job {
  public:
-  Job(const Int8Kernel& kernel, const Int8Problem& problem, int num_threads)
-      : kernel_(kernel),
-        problem_(problem),
-        scale_(MakeInt8Scale(problem.head_dim)),
-        num_steps_(CeilDiv(problem.head_dim, kInt8Group)),
-        padded_dims_(CeilDiv(problem.head_dim, kInt8DimStep) * kInt8DimStep),
-        num_tiles_(CeilDiv(problem.length, kInt8TileRows)),
-        tiles_per_range_(std::clamp<std::int64_t>(num_tiles_ / num_threads, 1, kTilesPerRange)),
-        num_workers_(std::min<std::int64_t>(num_threads, NumRanges())) {}
+  Job(const Int8Kernel& kernel, const core::ForwardProblem& problem, const Int8Packed& packed,
+      std::int64_t num_workers, void* workspace)
+      : problem_(problem),
+        packed_(packed),
+        layout_(MakeInt8Layout(problem)),
+        num_workers_(num_workers),
+        memory_(static_cast<std::uint8_t*>(workspace)),
+        context_{problem,
+                 kernel,
+                 kernel.modes[problem.int8.values],
+                 layout_,
+                 IsFixed(problem) ? MakeInt8Scale(problem.score.scale) : Int8Scale{},
+                 IsFixed(problem),
+                 HasUniformKeys(problem),
+                 HasTokenScales(problem)},
+        num_tiles_(CeilDiv(problem.shape.max_q_len * problem.shape.group, kInt8TileRows)),
+        tiles_per_range_(std::clamp<std::int64_t>(num_tiles_ * layout_.num_heads / num_workers, 1,
+                                                  kInt8TilesPerRange)) {}
 
-  core::Status Run();
+  void Run() const {
+    const std::int64_t num_chunks = CeilDiv(problem_.shape.max_kv_len, kPackedPerTask);
+    Tasks pack(num_chunks * layout_.num_heads, [&](std::int64_t task, std::int64_t /*worker*/) {
+      Pack(task / num_chunks, task % num_chunks * kPackedPerTask);
+    });
+    pack.Run(problem_.exec, num_workers_);
+    // The last rows see the most keys where a window bounds them.
+    const std::int64_t num_ranges = CeilDiv(num_tiles_, tiles_per_range_);
+    Tasks attend(num_ranges * layout_.num_heads, [&](std::int64_t task, std::int64_t worker) {
+      Attend(task % layout_.num_heads, num_ranges - 1 - task / layout_.num_heads,
+             layout_.Worker(memory_, worker));
+    });
+    attend.Run(problem_.exec, num_workers_);
+  }
 
  private:
-  std::int64_t NumRanges() const { return CeilDiv(num_tiles_, tiles_per_range_); }
-  static void RunWorker(void* job, std::int64_t worker);
-  void RunRange(std::int64_t range, std::uint8_t* memory);
-  void AddBlock(std::int64_t first_key, Tile* tile, std::int32_t* scores, const float* wide,
-                const std::int32_t* bias) const;
-  void Finish(const Tile& tile) const;
-
-  std::size_t QueryBytes() const {
-    return static_cast<std::size_t>(num_steps_) * Int8QueryStepBytes(kernel_.q_format);
-  }
-  std::size_t OutputBytes() const {
-    return static_cast<std::size_t>(padded_dims_) * kInt8TileRows * sizeof(float);
-  }
-  std::size_t WideBytes() const {
-    return static_cast<std::size_t>(padded_dims_) * kInt8Block * sizeof(float);
-  }
-  static constexpr std::size_t kScoresBytes =
-      static_cast<std::size_t>(kInt8Block) * kInt8TileRows * sizeof(float);
-  static constexpr std::size_t kBiasBytes =
-      static_cast<std::size_t>(kInt8Block) * sizeof(std::int32_t);
-  // Every part is a multiple of kAlignment.
-  std::size_t WorkerBytes() const {
-    return kBiasBytes + kScoresBytes + WideBytes() +
-           static_cast<std::size_t>(tiles_per_range_) * (QueryBytes() + OutputBytes());
+  Int8Head HeadAt(std::int64_t index) const {
+    Int8Head head = layout_.Head(memory_, index);
+    if (packed_.keys != nullptr) head.keys = packed_.keys;
+    if (packed_.values != nullptr) head.values = packed_.values;
+    return head;
   }
 
-  const Int8Kernel& kernel_;
-  const Int8Problem& problem_;
-  const Int8Scale scale_;
-  const std::int64_t num_steps_, padded_dims_, num_tiles_, tiles_per_range_, num_workers_;
-  std::uint8_t* memory_ = nullptr;
-  std::atomic<std::int64_t> next_range_ = 0;
-};
-
-core::Status Job::Run() {
-  static_assert(kInt8TileRows * sizeof(std::uint32_t) % kAlignment == 0);
-  const std::size_t bytes = WorkerBytes() * static_cast<std::size_t>(num_workers_);
-  const std::unique_ptr<void, void (*)(void*)> block(core::os::AllocateAligned(bytes),
-                                                     core::os::FreeAligned);
-  if (block == nullptr) {
-    return {HEED_OUT_OF_MEMORY, core::Format("int8 forward: no memory for %zu bytes", bytes)};
-  }
-  memory_ = static_cast<std::uint8_t*>(block.get());
-  core::os::ParallelFor(num_workers_, RunWorker, this);
-  return {};
-}
-
-void Job::RunWorker(void* job, std::int64_t worker) {
-  // Old outputs, rescaled again and again, pass through the subnormal numbers.
-  const FlushDenormals flush;
-  auto* self = static_cast<Job*>(job);
-  std::uint8_t* memory = self->memory_ + static_cast<std::size_t>(worker) * self->WorkerBytes();
-  for (;;) {
-    const std::int64_t range = self->next_range_.fetch_add(1, std::memory_order_relaxed);
-    if (range >= self->NumRanges()) return;
-    self->RunRange(range, memory);
-  }
-}
-
-void Job::RunRange(std::int64_t range, std::uint8_t* memory) {
-  auto* bias = reinterpret_cast<std::int32_t*>(memory);
-  memory += kBiasBytes;
-  auto* scores = reinterpret_cast<std::int32_t*>(memory);
-  memory += kScoresBytes;
-  auto* wide = reinterpret_cast<float*>(memory);
-  memory += WideBytes();
-
-  Tile tiles[kTilesPerRange];
-  const std::int64_t first_tile = range * tiles_per_range_;
-  const std::int64_t num_tiles = std::min(tiles_per_range_, num_tiles_ - first_tile);
-  for (std::int64_t n = 0; n < num_tiles; ++n) {
-    Tile& tile = tiles[n];
-    tile.first_row = (first_tile + n) * kInt8TileRows;
-    tile.num_rows =
-        static_cast<int>(std::min<std::int64_t>(kInt8TileRows, problem_.length - tile.first_row));
-    tile.q_steps = memory;
-    memory += QueryBytes();
-    tile.o = reinterpret_cast<float*>(memory);
-    memory += OutputBytes();
-    PackInt8Queries(problem_.q + tile.first_row * problem_.head_dim, tile.num_rows,
-                    problem_.head_dim, kernel_.q_format, tile.q_steps);
-    std::fill_n(tile.o, OutputBytes() / sizeof(float), 0.0f);
-    StartInt8Rows(&tile.rows);
+  void Pack(std::int64_t head_index, std::int64_t first_key) const {
+    const std::int64_t end = std::min(first_key + kPackedPerTask, problem_.shape.max_kv_len);
+    const Int8Head head = HeadAt(head_index);
+    if (packed_.keys == nullptr) PackInt8Head(problem_, head_index, first_key, end, head);
+    FillInt8Factors(problem_, head_index, first_key, end, head);
   }
 
-  for (std::int64_t key = 0; key < problem_.length; key += kInt8Block) {
-    if (kernel_.q_format == Int8QueryFormat::kUnsigned) {
-      SumInt8Keys(problem_.keys + key / kInt8Block * num_steps_ * kInt8StepBytes, num_steps_, bias);
-    }
+  // What the product reads of a block: packed values, or those widened into memory.
+  const void* ValuesAt(const Int8Head& head, std::int64_t first_key, std::int64_t end_key,
+                       void* wide) const {
     Int8WidenArgs widen = {};
-    widen.values = problem_.values + key / kInt8Group * kInt8StepBytes;
-    widen.tile_stride_bytes = CeilDiv(problem_.length, kInt8Group) * kInt8StepBytes;
-    widen.padded_dims = padded_dims_;
-    widen.num_keys = static_cast<int>(std::min<std::int64_t>(kInt8Block, problem_.length - key));
+    widen.values = head.values + first_key / kInt8Group * kInt8StepBytes;
+    widen.tile_stride_bytes = CeilDiv(problem_.shape.max_kv_len, kInt8Group) * kInt8StepBytes;
+    widen.padded_dims = layout_.padded_dims;
+    widen.wide_stride = layout_.wide_stride;
+    widen.num_keys =
+        static_cast<int>(std::min<std::int64_t>(context_.block_keys(), end_key - first_key));
     widen.wide = wide;
-    kernel_.widen(widen);
-    for (std::int64_t n = 0; n < num_tiles; ++n) AddBlock(key, &tiles[n], scores, wide, bias);
+    const auto function = context_.is_fixed ? context_.kernel.widen : context_.mode.widen;
+    if (function == nullptr) return widen.values;
+    function(widen);
+    return wide;
   }
-  for (std::int64_t n = 0; n < num_tiles; ++n) Finish(tiles[n]);
-}
 
-void Job::AddBlock(std::int64_t first_key, Tile* tile, std::int32_t* scores, const float* wide,
-                   const std::int32_t* bias) const {
-  alignas(kAlignment) std::int32_t block_max[kInt8TileRows];
-  alignas(kAlignment) std::int32_t block_sum[kInt8TileRows];
-  alignas(kAlignment) float rescale[kInt8TileRows];
-  const auto num_keys =
-      static_cast<int>(std::min<std::int64_t>(kInt8Block, problem_.length - first_key));
-  std::copy_n(tile->rows.max, kInt8TileRows, block_max);
-  kernel_.scores({tile->q_steps,
-                  problem_.keys + first_key / kInt8Block * num_steps_ * kInt8StepBytes, num_steps_,
-                  bias, num_keys, scores, block_max});
-  const bool changes = RaiseInt8Rows(block_max, scale_, &tile->rows, rescale);
-  kernel_.weights({scores, num_keys, tile->rows.max, tile->rows.start, scale_.multiplier,
-                   scale_.largest_distance, block_sum});
-  const float* factors = changes ? rescale : nullptr;
-  AddInt8Sums(block_sum, factors, &tile->rows);
-  kernel_.values(
-      {reinterpret_cast<const float*>(scores), wide, padded_dims_, num_keys, factors, tile->o});
-}
-
-void Job::Finish(const Tile& tile) const {
-  for (int row = 0; row < tile.num_rows; ++row) {
-    const std::int64_t at = tile.first_row + row;
-    const float factor = 1.0f / tile.rows.sum[row];
-    float* o = problem_.o + at * problem_.head_dim;
-    for (std::int64_t d = 0; d < problem_.head_dim; ++d) {
-      o[d] = tile.o[d * kInt8TileRows + row] * factor;
+  void Attend(std::int64_t head_index, std::int64_t range, const Int8WorkerMemory& memory) const {
+    const Int8Head head = HeadAt(head_index);
+    const std::int64_t first_tile = range * tiles_per_range_;
+    const std::int64_t num_tiles = std::min(tiles_per_range_, num_tiles_ - first_tile);
+    Int8Tile tiles[kInt8TilesPerRange];
+    std::int64_t begin = problem_.shape.max_kv_len, end = 0;
+    for (std::int64_t n = 0; n < num_tiles; ++n) {
+      Int8Tile& tile = tiles[n];
+      tile.head_index = head_index;
+      tile.first_row = (first_tile + n) * kInt8TileRows;
+      StartInt8Tile(context_, memory.tiles + static_cast<std::size_t>(n) * layout_.tile_bytes,
+                    &tile);
+      begin = std::min(begin, tile.some_begin);
+      end = std::max(end, tile.some_end);
     }
-    if (problem_.lse != nullptr) problem_.lse[at] = Int8LogSumExp(tile.rows, row);
+    const int block_keys = context_.block_keys();
+    for (std::int64_t key = begin / block_keys * block_keys; key < end; key += block_keys) {
+      const void* values = ValuesAt(head, key, end, memory.wide);
+      for (std::int64_t n = 0; n < num_tiles; ++n) {
+        Int8Tile& tile = tiles[n];
+        if (tile.some_end <= key || tile.some_begin >= key + block_keys) continue;
+        AddInt8Block(context_, head, key, values, memory.scores, &tile);
+      }
+    }
+    for (std::int64_t n = 0; n < num_tiles; ++n) {
+      FinishInt8Tile(context_, &tiles[n], static_cast<float*>(memory.wide));
+    }
   }
-}
+
+  const core::ForwardProblem& problem_;
+  const Int8Packed packed_;
+  const Int8Layout layout_;
+  const std::int64_t num_workers_;
+  std::uint8_t* const memory_;
+  const Int8Context context_;
+  const std::int64_t num_tiles_, tiles_per_range_;
+};
 
 }  // namespace
 
-core::Status RunInt8Forward(const Int8Kernel& kernel, const Int8Problem& problem, int num_threads) {
-  return Job(kernel, problem, num_threads).Run();
+std::size_t Int8WorkspaceBytes(const core::ForwardProblem& problem, std::int64_t num_workers) {
+  return MakeInt8Layout(problem).TotalBytes(num_workers);
+}
+
+core::Status RunInt8(const Int8Kernel& kernel, const core::ForwardProblem& problem,
+                     const Int8Packed& packed, std::int64_t num_workers, void* workspace) {
+  HEED_RETURN_IF_ERROR(CheckInt8Scales(problem));
+  Job(kernel, problem, packed, num_workers, workspace).Run();
+  return {};
+}
+
+core::Status RunInt8Forward(const core::ForwardProblem& problem, const core::Plan& plan,
+                            void* workspace) {
+  const Int8Kernel* kernel = FindInt8Kernel(plan.row->cpu_target);
+  if (kernel == nullptr) {
+    return core::Internal(core::Format("%s is not part of this build", plan.row->id));
+  }
+  core::ForwardProblem here = problem;
+  const bool has_fast_pairs =
+      kernel->modes[HEED_INT8_VALUES_BF16].weights != nullptr && core::os::HasFastBf16Dot();
+  if (here.int8.values == HEED_INT8_VALUES_BF16 && !has_fast_pairs) {
+    here.int8.values = HEED_INT8_VALUES_F32;
+  }
+  return RunInt8(*kernel, here, {}, plan.num_workers, workspace);
+}
+
+core::ForwardProblem MakeInt8Problem(const Int8HeadCall& call) {
+  core::ForwardProblem problem;
+  problem.shape = {.batch = 1,
+                   .num_q_heads = 1,
+                   .num_kv_heads = 1,
+                   .max_q_len = call.length,
+                   .max_kv_len = call.length,
+                   .total_q_rows = call.length,
+                   .total_kv_rows = call.length,
+                   .head_dim = call.head_dim,
+                   .head_dim_v = call.head_dim};
+  const auto rows = [&](const void* data, core::DType dtype) {
+    return core::RowsView{const_cast<void*>(data), dtype, 0, call.head_dim, 0};
+  };
+  problem.q = rows(call.q, core::DType::kI8);
+  problem.k = rows(call.k, core::DType::kI8);
+  problem.v = rows(call.v, core::DType::kI8);
+  problem.o = rows(call.o, core::DType::kF32);
+  if (call.lse != nullptr) problem.lse = {call.lse, core::DType::kF32, 0, 0, 1};
+  problem.score.scale = 1.0 / std::sqrt(static_cast<double>(call.head_dim));
+  problem.int8.softmax = HEED_INT8_SOFTMAX_FIXED;
+  return problem;
 }
 
 }  // namespace heed::cpu

@@ -2,8 +2,9 @@
 // once per instruction set. Plain data and function pointers only, as in forward_kernel.h.
 //
 // Tiles are transposed, lanes = query rows: scores and weights [key][row], output [element][row].
-// Every operation is an integer one, exact, or one IEEE rounding in an order that does not depend
-// on the lanes, so that all kernels give the same bits. Arrays are aligned to 64 bytes.
+// Every operation of the fixed-point softmax is an integer one, exact, or one IEEE rounding in an
+// order that does not depend on the lanes, so that all kernels give the same bits. Arrays are
+// aligned to 64 bytes.
 #ifndef HEED_CPU_INT8_KERNEL_H_
 #define HEED_CPU_INT8_KERNEL_H_
 
@@ -14,7 +15,9 @@
 namespace heed::cpu {
 
 inline constexpr int kInt8TileRows = 48;
-inline constexpr int kInt8Block = 64;    // keys
+inline constexpr int kInt8Block = 64;  // keys of a block of packed keys and of the fixed softmax
+inline constexpr int kInt8FloatBlock = 2 * kInt8Block;  // keys of a block of the float softmax
+inline constexpr int kNumInt8Modes = 3;
 inline constexpr int kInt8Group = 4;     // bytes of one step of a dot product
 inline constexpr int kInt8DimStep = 16;  // output elements are padded to a multiple of this
 // Raw scores up to head_dim * 2^14 and their differences fit 32 bits.
@@ -44,15 +47,17 @@ enum class Int8QueryFormat {
   kUnsigned  // [rows] of four bytes q + 128; key_bias takes the 128s away again
 };
 
-// scores[key][row] = q[row] . keys[key];  block_max[row] = max(block_max[row], scores of num_keys)
+// scores[key][row] = q[row] . keys[key], int32, or that times key_factors[key], fp32;
+// block_max[row] = max(block_max[row], scores of num_keys).
 struct Int8ScoresArgs {
   const void* q_steps;
   const std::int8_t* keys;  // first step of the block; key n at n * 4
   std::int64_t num_steps;
   const std::int32_t* key_bias;  // [kInt8Block], -128 * sum of the key; read by kUnsigned only
   int num_keys;
-  std::int32_t* scores;     // [kInt8Block][kInt8TileRows]
-  std::int32_t* block_max;  // [kInt8TileRows], in and out
+  void* scores;              // [kInt8Block][kInt8TileRows]
+  void* block_max;           // [kInt8TileRows], in and out
+  const float* key_factors;  // [kInt8Block]; read by scaled_scores only
 };
 
 // Scores to weights in place: int32 to fp32 whole numbers, Q16.16.
@@ -66,23 +71,60 @@ struct Int8WeightsArgs {
   std::int32_t* block_sum;  // [kInt8TileRows], out
 };
 
-// fp32 values of a block: [kInt8Block][padded_dims], from packed values.
+// Scores of a block to weights 2^((score - max) * factor) in place, and what the block changes for
+// each row: row_max, decay = 2^((old max - new max) * factor), row_sum = row_sum * decay + sum of
+// the weights. Rows of scores from num_keys up to the next multiple of 4 are -inf.
+struct Int8FloatWeightsArgs {
+  void* scores;  // [kInt8FloatBlock][kInt8TileRows] int32, or fp32 when scaled; -inf: hidden
+  const void* block_max;  // [kInt8TileRows], of the same type
+  int num_keys;
+  const float* row_factor;     // [kInt8TileRows], positive
+  float* row_max;              // [kInt8TileRows], in and out; -inf: nothing seen yet
+  float* row_sum;              // [kInt8TileRows], in and out
+  float* decay;                // [kInt8TileRows], out
+  const float* value_factors;  // [kInt8FloatBlock], multiply the weights but not the sum; null = 1
+};
+
+// Values of a block as the product with the weights wants them, from packed values:
+// fp32 [keys][wide_stride], or pairs of bf16 [keys / 2][wide_stride][2].
 struct Int8WidenArgs {
   const std::int8_t* values;  // first step of the block in the first tile of 64 elements
   std::int64_t tile_stride_bytes;
   std::int64_t padded_dims;
+  std::int64_t wide_stride;
   int num_keys;
-  float* wide;
+  void* wide;
 };
 
-// o[d][row] = rescale[row] * o[d][row] + sum over the keys, in their order, of weight * value.
+// o[d][row] = rescale[row] * o[d][row] + unit * sum over the keys, in their order, of weight *
+// value. unit is 1 unless values are bytes.
 struct Int8ValuesArgs {
-  const float* weights;
-  const float* wide;
+  const void* weights;
+  const void* values;              // widened, or as Int8WidenArgs.values where nothing widens
+  std::int64_t tile_stride_bytes;  // of packed values
+  std::int64_t wide_stride;        // of widened ones
   std::int64_t padded_dims;
   int num_keys;
-  const float* rescale;  // [kInt8TileRows]; null = 1
-  float* o;              // [padded_dims][kInt8TileRows]
+  const float* rescale;  // [kInt8TileRows]; null = 1, with the fixed softmax only
+  float unit;
+  float* o;  // [padded_dims][kInt8TileRows]
+};
+
+// rows[row][d] = factor[row] * o[d][row]
+struct Int8RowsArgs {
+  const float* o;
+  const float* factor;  // [kInt8TileRows]
+  std::int64_t padded_dims;
+  float* rows;  // [kInt8TileRows][padded_dims]
+};
+
+// One arithmetic of P V with the float softmax.
+struct Int8FloatMode {
+  void (*weights)(const Int8FloatWeightsArgs& args);         // null: this target lacks the mode
+  void (*scaled_weights)(const Int8FloatWeightsArgs& args);  // of scaled scores
+  void (*widen)(const Int8WidenArgs& args);                  // null: reads packed values
+  void (*values)(const Int8ValuesArgs& args);
+  float weight_unit;  // what a weight of 1 is stored and summed as
 };
 
 struct Int8Kernel {
@@ -91,6 +133,9 @@ struct Int8Kernel {
   void (*weights)(const Int8WeightsArgs& args);
   void (*widen)(const Int8WidenArgs& args);
   void (*values)(const Int8ValuesArgs& args);
+  void (*rows)(const Int8RowsArgs& args);
+  void (*scaled_scores)(const Int8ScoresArgs& args);
+  Int8FloatMode modes[kNumInt8Modes];  // by heed_int8_values_t
 };
 
 // Null when the target is not part of this build.

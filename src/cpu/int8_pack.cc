@@ -8,18 +8,55 @@ namespace {
 
 constexpr std::int64_t kSumBias = -128;
 
+constexpr std::uint32_t kSignBits = 0x80808080u;
+
 std::uint32_t PairOfWords(std::int8_t low, std::int8_t high) {
   const auto low_bits = static_cast<std::uint16_t>(static_cast<std::int16_t>(low));
   const auto high_bits = static_cast<std::uint16_t>(static_cast<std::int16_t>(high));
   return low_bits | static_cast<std::uint32_t>(high_bits) << 16;
 }
 
-std::uint32_t FourUnsigned(const std::int8_t (&group)[kInt8Group]) {
-  std::uint32_t word = 0;
-  for (int n = 0; n < kInt8Group; ++n) {
-    word |= static_cast<std::uint32_t>(group[n] - static_cast<int>(kSumBias)) << (8 * n);
+// The bytes of a group that exist, 0 for the others.
+struct Group {
+  std::int8_t bytes[kInt8Group];
+};
+Group LoadGroup(const std::int8_t* row, std::int64_t d, std::int64_t head_dim) {
+  Group group = {};
+  const auto count = static_cast<std::size_t>(std::min<std::int64_t>(kInt8Group, head_dim - d));
+  if (count == kInt8Group) {
+    std::memcpy(group.bytes, row + d, kInt8Group);
+  } else {
+    std::memcpy(group.bytes, row + d, count);
   }
-  return word;
+  return group;
+}
+
+void PackUnsignedRow(const std::int8_t* row, std::int64_t head_dim, std::uint32_t* words) {
+  for (std::int64_t d = 0; d < head_dim; d += kInt8Group) {
+    // Adding 128 to a byte turns its sign bit.
+    const Group group = row != nullptr ? LoadGroup(row, d, head_dim) : Group{};
+    *words = __builtin_bit_cast(std::uint32_t, group) ^ kSignBits;
+    words += kInt8TileRows;
+  }
+}
+
+void PackWordsRow(const std::int8_t* row, std::int64_t head_dim, std::uint32_t* words) {
+  for (std::int64_t d = 0; d < head_dim; d += kInt8Group) {
+    const Group group = row != nullptr ? LoadGroup(row, d, head_dim) : Group{};
+    words[0] = PairOfWords(group.bytes[0], group.bytes[2]);
+    words[kInt8TileRows] = PairOfWords(group.bytes[1], group.bytes[3]);
+    words += 2 * kInt8TileRows;
+  }
+}
+
+void PackIntsRow(const std::int8_t* row, std::int64_t head_dim, std::uint32_t* words) {
+  for (std::int64_t d = 0; d < head_dim; d += kInt8Group) {
+    const Group group = row != nullptr ? LoadGroup(row, d, head_dim) : Group{};
+    for (const std::int8_t byte : group.bytes) {
+      *words = static_cast<std::uint32_t>(std::int32_t{byte});
+      words += kInt8TileRows;
+    }
+  }
 }
 
 }  // namespace
@@ -34,31 +71,46 @@ std::size_t PackedInt8ValuesBytes(std::int64_t length, std::int64_t head_dim) {
          kInt8StepBytes;
 }
 
-void PackInt8Keys(const std::int8_t* keys, std::int64_t length, std::int64_t head_dim,
+void PackInt8Keys(const Int8Matrix& keys, std::int64_t first, std::int64_t end,
                   std::int8_t* packed) {
-  const std::int64_t num_steps = CeilDiv(head_dim, kInt8Group);
-  std::memset(packed, 0, PackedInt8KeysBytes(length, head_dim));
-  for (std::int64_t key = 0; key < length; ++key) {
+  const std::int64_t num_steps = CeilDiv(keys.head_dim, kInt8Group);
+  const std::int64_t padded_end = CeilDiv(end, kInt8Block) * kInt8Block;
+  for (std::int64_t key = first; key < padded_end; ++key) {
     std::int8_t* to =
         packed + key / kInt8Block * num_steps * kInt8StepBytes + key % kInt8Block * kInt8Group;
-    const std::int8_t* from = keys + key * head_dim;
-    for (std::int64_t d = 0; d < head_dim; d += kInt8Group) {
-      const auto count = std::min<std::int64_t>(kInt8Group, head_dim - d);
-      std::memcpy(to, from + d, static_cast<std::size_t>(count));
+    const std::int8_t* from = key < end ? keys.data + key * keys.row_stride : nullptr;
+    for (std::int64_t d = 0; d < keys.head_dim; d += kInt8Group) {
+      const Group group = from != nullptr ? LoadGroup(from, d, keys.head_dim) : Group{};
+      std::memcpy(to, group.bytes, kInt8Group);
       to += kInt8StepBytes;
     }
   }
 }
 
-void PackInt8Values(const std::int8_t* values, std::int64_t length, std::int64_t head_dim,
+void PackInt8Values(const Int8Matrix& values, std::int64_t first, std::int64_t end,
                     std::int8_t* packed) {
-  const std::int64_t tile_bytes = CeilDiv(length, kInt8Group) * kInt8StepBytes;
-  std::memset(packed, 0, PackedInt8ValuesBytes(length, head_dim));
-  for (std::int64_t key = 0; key < length; ++key) {
-    std::int8_t* step = packed + key / kInt8Group * kInt8StepBytes + key % kInt8Group;
-    const std::int8_t* from = values + key * head_dim;
-    for (std::int64_t d = 0; d < head_dim; ++d) {
-      step[d / kInt8Block * tile_bytes + d % kInt8Block * kInt8Group] = from[d];
+  const std::int64_t tile_bytes = CeilDiv(values.length, kInt8Group) * kInt8StepBytes;
+  const std::int64_t padded_dims = CeilDiv(values.head_dim, kInt8Block) * kInt8Block;
+  for (std::int64_t key = first; key < end; key += kInt8Group) {
+    const std::int8_t* rows[kInt8Group];
+    for (int n = 0; n < kInt8Group; ++n) {
+      // A row that does not exist is hidden below; any readable one stands for it.
+      rows[n] = values.data + std::min(key + n, end - 1) * values.row_stride;
+    }
+    const std::int64_t num_rows = std::min<std::int64_t>(kInt8Group, end - key);
+    const auto mask = static_cast<std::uint32_t>((std::uint64_t{1} << (8 * num_rows)) - 1);
+    for (std::int64_t d = 0; d < padded_dims; d += kInt8Block) {
+      std::int8_t* to = packed + d / kInt8Block * tile_bytes + key / kInt8Group * kInt8StepBytes;
+      const auto count = static_cast<int>(std::min<std::int64_t>(kInt8Block, values.head_dim - d));
+      std::uint32_t words[kInt8Block] = {};
+      for (int n = 0; n < count; ++n) {
+        words[n] = (std::uint32_t{static_cast<std::uint8_t>(rows[0][d + n])} |
+                    std::uint32_t{static_cast<std::uint8_t>(rows[1][d + n])} << 8 |
+                    std::uint32_t{static_cast<std::uint8_t>(rows[2][d + n])} << 16 |
+                    std::uint32_t{static_cast<std::uint8_t>(rows[3][d + n])} << 24) &
+                   mask;
+      }
+      std::memcpy(to, words, sizeof(words));
     }
   }
 }
@@ -82,30 +134,21 @@ std::size_t Int8QueryStepBytes(Int8QueryFormat format) {
   return static_cast<std::size_t>(num_words) * kInt8TileRows * sizeof(std::uint32_t);
 }
 
-void PackInt8Queries(const std::int8_t* rows, int num_rows, std::int64_t head_dim,
+void PackInt8Queries(const std::int8_t* const (&rows)[kInt8TileRows], std::int64_t head_dim,
                      Int8QueryFormat format, void* packed) {
   auto* words = static_cast<std::uint32_t*>(packed);
-  for (std::int64_t d = 0; d < head_dim; d += kInt8Group) {
-    const auto count = static_cast<std::size_t>(std::min<std::int64_t>(kInt8Group, head_dim - d));
-    for (int row = 0; row < kInt8TileRows; ++row) {
-      std::int8_t group[kInt8Group] = {};
-      if (row < num_rows) std::memcpy(group, rows + row * head_dim + d, count);
-      switch (format) {
-        case Int8QueryFormat::kInts:
-          for (int n = 0; n < kInt8Group; ++n) {
-            words[n * kInt8TileRows + row] = static_cast<std::uint32_t>(std::int32_t{group[n]});
-          }
-          break;
-        case Int8QueryFormat::kWords:
-          words[row] = PairOfWords(group[0], group[2]);
-          words[kInt8TileRows + row] = PairOfWords(group[1], group[3]);
-          break;
-        case Int8QueryFormat::kUnsigned:
-          words[row] = FourUnsigned(group);
-          break;
-      }
+  for (int row = 0; row < kInt8TileRows; ++row) {
+    switch (format) {
+      case Int8QueryFormat::kInts:
+        PackIntsRow(rows[row], head_dim, words + row);
+        break;
+      case Int8QueryFormat::kWords:
+        PackWordsRow(rows[row], head_dim, words + row);
+        break;
+      case Int8QueryFormat::kUnsigned:
+        PackUnsignedRow(rows[row], head_dim, words + row);
+        break;
     }
-    words += Int8QueryStepBytes(format) / sizeof(std::uint32_t);
   }
 }
 

@@ -11,13 +11,21 @@ namespace heed::cpu {
 
 constexpr std::int64_t CeilDiv(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// packed[ceil(length / 64)][ceil(head_dim / 4)][64 keys][4], padding 0, from keys
-// [length][head_dim].
-void PackInt8Keys(const std::int8_t* keys, std::int64_t length, std::int64_t head_dim,
+// Rows of int8 [length][head_dim], row_stride bytes apart.
+struct Int8Matrix {
+  const std::int8_t* data;
+  std::int64_t row_stride;
+  std::int64_t length;
+  std::int64_t head_dim;
+};
+
+// Rows [first, end) of keys to packed[ceil(length / 64)][ceil(head_dim / 4)][64 keys][4], padding
+// 0. first is a multiple of kInt8Block, and so is end or it is the length.
+void PackInt8Keys(const Int8Matrix& keys, std::int64_t first, std::int64_t end,
                   std::int8_t* packed);
 std::size_t PackedInt8KeysBytes(std::int64_t length, std::int64_t head_dim);
-// packed[ceil(head_dim / 64)][ceil(length / 4)][64 elements][4 keys], padding 0.
-void PackInt8Values(const std::int8_t* values, std::int64_t length, std::int64_t head_dim,
+// Likewise values to packed[ceil(head_dim / 64)][ceil(length / 4)][64 elements][4 keys].
+void PackInt8Values(const Int8Matrix& values, std::int64_t first, std::int64_t end,
                     std::int8_t* packed);
 std::size_t PackedInt8ValuesBytes(std::int64_t length, std::int64_t head_dim);
 
@@ -26,8 +34,8 @@ void SumInt8Keys(const std::int8_t* block, std::int64_t num_steps, std::int32_t*
 
 // Bytes of a step of kInt8TileRows packed query rows.
 std::size_t Int8QueryStepBytes(Int8QueryFormat format);
-// num_rows <= kInt8TileRows rows of [head_dim]; rows and elements past them are 0.
-void PackInt8Queries(const std::int8_t* rows, int num_rows, std::int64_t head_dim,
+// rows[n] = row n of the tile, [head_dim]; null: a row of 0. Elements past head_dim are 0.
+void PackInt8Queries(const std::int8_t* const (&rows)[kInt8TileRows], std::int64_t head_dim,
                      Int8QueryFormat format, void* packed);
 
 }  // namespace heed::cpu

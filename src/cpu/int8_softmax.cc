@@ -15,6 +15,7 @@ using device::kLog2E;
 
 constexpr double kSqrtHalf = 0.7071067811865476;
 constexpr int kStepsLog2 = kExponentShift + kExponentFraction;
+constexpr std::uint32_t kLargestSteps = static_cast<std::uint32_t>(kLargestExponent) << kStepsLog2;
 
 // Below 2^-126 a factor is 0: so is everything that it would multiply, next to weights near 1.
 float PowerOfTwo(std::int64_t exponent) {
@@ -40,16 +41,16 @@ double NaturalLog(double x) {
 
 }  // namespace
 
-Int8Scale MakeInt8Scale(std::int64_t head_dim) {
-  const double steps = std::ldexp(kLog2E, kStepsLog2) / std::sqrt(static_cast<double>(head_dim));
+Int8Scale MakeInt8Scale(double scale) {
+  const double steps = std::ldexp(kLog2E, kStepsLog2) * scale;
   const auto multiplier = static_cast<std::uint32_t>(std::floor(steps + 0.5));
-  constexpr std::uint32_t kLargest = static_cast<std::uint32_t>(kLargestExponent) << kStepsLog2;
-  return {multiplier, kLargest / multiplier};
+  return {multiplier, kLargestSteps / multiplier};
 }
 
 void StartInt8Rows(Int8Rows* rows) {
-  std::fill_n(rows->max, kInt8TileRows, std::numeric_limits<std::int32_t>::min());
-  std::fill_n(rows->start, kInt8TileRows, 0u);
+  std::fill_n(rows->max, kInt8TileRows, kHiddenInt8Score);
+  // Rows that have seen nothing have weights of 0.
+  std::fill_n(rows->start, kInt8TileRows, kLargestSteps);
   std::fill_n(rows->exponent, kInt8TileRows, 0);
   std::fill_n(rows->sum, kInt8TileRows, 0.0f);
 }
@@ -66,7 +67,7 @@ bool RaiseInt8Rows(const std::int32_t* block_max, const Int8Scale& scale, Int8Ro
         (std::int64_t{block_max[row]} * scale.multiplier + kHalf) >> kExponentShift;
     const std::int64_t exponent = (steps + kFractions) >> kExponentFraction;
     const std::int64_t above_max = exponent * (kFractions + 1) - steps;
-    const bool is_first = rows->max[row] == std::numeric_limits<std::int32_t>::min();
+    const bool is_first = rows->max[row] == kHiddenInt8Score;
     if (!is_first && exponent != rows->exponent[row]) {
       rescale[row] = PowerOfTwo(rows->exponent[row] - exponent);
       changes = true;
@@ -86,6 +87,7 @@ void AddInt8Sums(const std::int32_t* block_sum, const float* rescale, Int8Rows* 
 }
 
 float Int8LogSumExp(const Int8Rows& rows, int row) {
+  if (rows.sum[row] == 0.0f) return -std::numeric_limits<float>::infinity();
   return static_cast<float>((rows.exponent[row] - kWeightBits) * kLn2 +
                             NaturalLog(static_cast<double>(rows.sum[row])));
 }

@@ -7,16 +7,18 @@
 #define HEED_CPU_INT8_SOFTMAX_H_
 
 #include <cstdint>
+#include <limits>
 
 #include "cpu/int8_kernel.h"
 
 namespace heed::cpu {
 
 struct Int8Scale {
-  std::uint32_t multiplier;        // log2(e) / sqrt(head_dim) in steps of 2^-26
+  std::uint32_t multiplier;        // log2(e) * scale in steps of 2^-26
   std::uint32_t largest_distance;  // distances are cut here: their weights are 0
 };
-Int8Scale MakeInt8Scale(std::int64_t head_dim);
+// scale of q . k, from 2^-9 to 2.
+Int8Scale MakeInt8Scale(double scale);
 
 // Per row of a tile.
 struct alignas(64) Int8Rows {
@@ -33,7 +35,11 @@ bool RaiseInt8Rows(const std::int32_t* block_max, const Int8Scale& scale, Int8Ro
 // sum = rescale * sum + block_sum; rescale null = 1.
 void AddInt8Sums(const std::int32_t* block_sum, const float* rescale, Int8Rows* rows);
 
-// Natural log of the sum of exp(score). The same bits on every machine: no function of libm.
+// A score that no row sees: its weight is 0.
+inline constexpr std::int32_t kHiddenInt8Score = std::numeric_limits<std::int32_t>::min();
+
+// Natural log of the sum of exp(score); -inf when nothing was seen. The same bits on every machine:
+// no function of libm.
 float Int8LogSumExp(const Int8Rows& rows, int row);
 
 }  // namespace heed::cpu

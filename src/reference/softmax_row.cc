@@ -97,6 +97,31 @@ Matrix LoadQueryRows(const core::RowsView& view, const Head& head, std::int64_t 
   return rows;
 }
 
+namespace {
+
+// Turns the integers of an int8 call into what they stand for.
+void Dequantise(const core::Int8Rule& rule, Head* head) {
+  const core::Shape& shape = head->problem->shape;
+  const auto scale_row = [](double* row, std::int64_t num_elems, double scale) {
+    for (std::int64_t d = 0; d < num_elems; ++d) row[d] *= scale;
+  };
+  for (std::int64_t i = 0; i < head->sequence.q_len; ++i) {
+    scale_row(head->q.Row(i), shape.head_dim, rule.q.OfRow(head->batch, head->q_head, i));
+  }
+  for (std::int64_t j = 0; j < head->sequence.kv_len; ++j) {
+    scale_row(head->k.Row(j), shape.head_dim, rule.k.OfRow(head->batch, head->kv_head, j));
+    if (!rule.has_channel_scales()) {
+      scale_row(head->v.Row(j), shape.head_dim_v, rule.v.OfRow(head->batch, head->kv_head, j));
+      continue;
+    }
+    for (std::int64_t d = 0; d < shape.head_dim_v; ++d) {
+      head->v.Row(j)[d] *= rule.v.At(head->batch, head->kv_head, d);
+    }
+  }
+}
+
+}  // namespace
+
 Head LoadHead(const core::ForwardProblem& problem, std::int64_t batch, std::int64_t q_head) {
   Head head;
   head.problem = &problem;
@@ -107,6 +132,7 @@ Head LoadHead(const core::ForwardProblem& problem, std::int64_t batch, std::int6
   head.q = LoadQueryRows(problem.q, head, problem.shape.head_dim);
   head.k = LoadKeyRows(problem.k, head, problem.shape.head_dim);
   head.v = LoadKeyRows(problem.v, head, problem.shape.head_dim_v);
+  if (problem.dtype() == core::DType::kI8) Dequantise(problem.int8, &head);
   return head;
 }
 

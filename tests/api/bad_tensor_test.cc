@@ -121,7 +121,7 @@ TEST(BadTensor, OutputsThatOverlapThemselves) {
 
 TEST(BadTensor, DTypes) {
   ExpectInvalid([](ForwardCall& call) { call.q.abi.dtype = kI8; },
-                "q.dtype = i8: must be one of f32, f16, bf16");
+                "int8 = NULL: is required when q.dtype is i8");
   ExpectInvalid([](ForwardCall& call) { call.k.abi.dtype = kBF16; },
                 "k.dtype = bf16: must equal q.dtype = f32");
   ExpectInvalid([](ForwardCall& call) { call.o.abi.dtype = kF16; },

@@ -116,6 +116,21 @@ TEST(PresetCases, NamesAreUniqueAndSpeedupsReferToEarlierCases) {
   EXPECT_EQ(num_roof_bars, 8);
 }
 
+TEST(PresetCases, OfInt8AndOfAllHaveUniqueNames) {
+  for (const char* preset : {"cpu-int8", "cpu"}) {
+    Options options;
+    options.bench.preset = preset;
+    const std::vector<BenchCase> cases = PresetCases(options);
+    int num_mixed_bars = 0;
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) EXPECT_NE(cases[i].name, cases[j].name);
+      const bool has_mixed = cases[i].bar && cases[i].bar->kind == BarKind::kMixedFraction;
+      num_mixed_bars += has_mixed ? 1 : 0;
+    }
+    EXPECT_EQ(num_mixed_bars, 4) << preset;
+  }
+}
+
 TEST(BenchPreset, BackwardHasItsBar) {
   Options options;
   options.bench.preset = "cpu-backward";

@@ -37,6 +37,10 @@ TEST(Explain, TheWholeText) {
             "  cpu.generic.forward.f32.d576.q12k128: ranks below the chosen row\n"
             "  cpu.generic.forward.f16.d576.q12k128: takes f16\n"
             "  cpu.generic.forward.bf16.d576.q12k128: takes bf16\n"
+            "  cpu.avx512bf16.forward.i8.d576.q48k128: takes i8\n"
+            "  cpu.avx512.forward.i8.d576.q48k128: takes i8\n"
+            "  cpu.avx2.forward.i8.d576.q48k128: takes i8\n"
+            "  cpu.generic.forward.i8.d576.q48k128: takes i8\n"
             "  reference.double.forward.any.dany.q1k1: runs when exec.backend is reference\n");
 }
 

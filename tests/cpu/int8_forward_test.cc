@@ -8,12 +8,14 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "core/os/os.h"
 #include "cpu/denormals.h"
+#include "cpu/int8_pack.h"
 #include "cpu/int8_softmax.h"
 
 namespace heed::cpu {
@@ -29,6 +31,14 @@ struct Tensors {
   std::vector<std::int8_t> q, k, v, packed_k, packed_v;
 };
 
+void Pack(Tensors* tensors) {
+  const auto [length, head_dim, low, high] = tensors->shape;
+  PackInt8Keys({tensors->k.data(), head_dim, length, head_dim}, 0, length,
+               tensors->packed_k.data());
+  PackInt8Values({tensors->v.data(), head_dim, length, head_dim}, 0, length,
+                 tensors->packed_v.data());
+}
+
 Tensors MakeTensors(const Shape& shape, unsigned seed) {
   Tensors tensors{shape, {}, {}, {}, {}, {}};
   std::mt19937 random(seed);
@@ -42,8 +52,7 @@ Tensors MakeTensors(const Shape& shape, unsigned seed) {
   }
   tensors.packed_k.resize(PackedInt8KeysBytes(shape.length, shape.head_dim));
   tensors.packed_v.resize(PackedInt8ValuesBytes(shape.length, shape.head_dim));
-  PackInt8Keys(tensors.k.data(), shape.length, shape.head_dim, tensors.packed_k.data());
-  PackInt8Values(tensors.v.data(), shape.length, shape.head_dim, tensors.packed_v.data());
+  Pack(&tensors);
   return tensors;
 }
 
@@ -56,11 +65,14 @@ Result RunOn(const Int8Kernel& kernel, const Tensors& tensors, int num_threads) 
   Result result;
   result.o.assign(static_cast<std::size_t>(shape.length * shape.head_dim), NAN);
   result.lse.assign(static_cast<std::size_t>(shape.length), NAN);
+  const core::ForwardProblem problem =
+      MakeInt8Problem({tensors.q.data(), nullptr, nullptr, result.o.data(), result.lse.data(),
+                       shape.length, shape.head_dim});
+  const std::unique_ptr<void, void (*)(void*)> workspace(
+      core::os::AllocateAligned(Int8WorkspaceBytes(problem, num_threads)), core::os::FreeAligned);
   const core::Status status =
-      RunInt8Forward(kernel,
-                     {tensors.q.data(), tensors.packed_k.data(), tensors.packed_v.data(),
-                      result.o.data(), result.lse.data(), shape.length, shape.head_dim},
-                     num_threads);
+      RunInt8(kernel, problem, {tensors.packed_k.data(), tensors.packed_v.data()}, num_threads,
+              workspace.get());
   EXPECT_TRUE(status.ok()) << status.message();
   return result;
 }
@@ -252,7 +264,7 @@ TEST(Int8Forward, RisingScoresAreWithinTheBound) {
             d == 0 ? std::min<std::int64_t>(key / 64 * step - 120, 127) : 0);
       }
     }
-    PackInt8Keys(tensors.k.data(), 1024, 16, tensors.packed_k.data());
+    Pack(&tensors);
     tensors.shape.low = -128;
     const Result expected = RunOn(*FindInt8Kernel(core::CpuTarget::kGeneric), tensors, 1);
     for (const Named& named : KernelsHere()) {
@@ -273,8 +285,7 @@ TEST(Int8Forward, PlantedFaultsAreAboveTheBound) {
 
   Tensors fault = tensors;  // one key not seen
   fault.shape.length = 199;
-  PackInt8Keys(fault.k.data(), 199, 64, fault.packed_k.data());
-  PackInt8Values(fault.v.data(), 199, 64, fault.packed_v.data());
+  Pack(&fault);
   const Result blind = RunOn(*FindInt8Kernel(core::CpuTarget::kGeneric), fault, 1);
   double worst = 0.0;
   for (std::int64_t row = 0; row < 199; ++row) {
@@ -311,7 +322,7 @@ TEST(Int8Forward, TheLargestScoresFit) {
   const std::int64_t head_dim = kMaxInt8HeadDim;
   Tensors tensors = MakeTensors({3, head_dim, -128, -128}, 1);
   std::fill_n(tensors.k.begin() + head_dim, head_dim, std::int8_t{127});
-  PackInt8Keys(tensors.k.data(), 3, head_dim, tensors.packed_k.data());
+  Pack(&tensors);
   for (const Named& named : KernelsHere()) {
     const Result result = RunOn(*named.kernel, tensors, 1);
     EXPECT_EQ(result.o[0], -128.0f) << named.name;

@@ -11,6 +11,7 @@ std::vector<NamedKernel> KernelsHere() {
   std::vector<NamedKernel> kernels;
   for (const core::KernelRow& row : core::KernelRows()) {
     if (row.backend != core::Backend::kCpu || row.op != core::Op::kForward) continue;
+    if (row.dtype == core::DType::kI8) continue;
     if (const std::string why = core::os::WhyNoCpuTarget(row.cpu_target); !why.empty()) {
       std::printf("NOT RUN  %s: %s\n", row.id, why.c_str());
       continue;

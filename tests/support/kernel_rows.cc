@@ -28,9 +28,13 @@ const std::vector<KernelRow>& AllKernelRows() {
   using core::kAnyHeadDim;
 #define HEED_KERNEL(id, backend, target, op, dtype, max_head_dim, tile_q, tile_kv, rank) \
   {id, #backend, #target, #op, #dtype, max_head_dim, rank},
-  static const std::vector<KernelRow> rows = {
+  static const std::vector<KernelRow> rows = [] {
+    std::vector<KernelRow> all = {
 #include "core/kernels.inc"
-  };
+    };
+    std::erase_if(all, [](const KernelRow& row) { return row.dtype == "I8"; });
+    return all;
+  }();
 #undef HEED_KERNEL
   return rows;
 }

@@ -24,7 +24,8 @@ struct KernelRow {
   heed_backend_t AbiBackend() const;
 };
 
-// Every row of the CPU, in the order of the file.
+// Every row of the CPU and the reference, in the order of the file, but those of int8 inputs:
+// tests/int8 runs those.
 const std::vector<KernelRow>& AllKernelRows();
 // Empty when heed_plan() accepts the row for a small problem; else its reason.
 std::string WhyRowCannotRun(const KernelRow& row);

@@ -32,6 +32,10 @@ void RequireWork(const Options& options) {
     throw InputError("bench: --slice-seconds = " + std::to_string(seconds) +
                      ": must be from 0 to 60");
   }
+  if (options.bench.int8 != BenchInt8::kOff &&
+      (options.bench.op != BenchOp::kForward || options.bench.with_materialized)) {
+    throw InputError("bench: --int8: takes neither --op backward or decode nor --materialized");
+  }
   const ResolvedShape shape = Resolve(options.shape);
   const struct {
     const char* flag;

@@ -23,6 +23,10 @@ const NameMap<heed_alignment_t> kAlignments = {{"bottom-right", HEED_ALIGN_BOTTO
                                                {"top-left", HEED_ALIGN_TOP_LEFT}};
 const NameMap<BenchOp> kBenchOps = {
     {"forward", BenchOp::kForward}, {"backward", BenchOp::kBackward}, {"decode", BenchOp::kDecode}};
+const NameMap<BenchInt8> kBenchInt8 = {{"f32", BenchInt8::kF32},
+                                       {"bf16", BenchInt8::kBf16},
+                                       {"u8", BenchInt8::kU8},
+                                       {"fixed", BenchInt8::kFixed}};
 const NameMap<Layout> kLayouts = {{"bshd", Layout::kRowsHeads}, {"bhsd", Layout::kHeadsRows}};
 
 // An option whose value is one of a few names.
@@ -164,8 +168,11 @@ void AddBenchOptions(CLI::App* app, Options* options) {
   BenchOptions& bench = options->bench;
   AddChoice(app, "--op", kBenchOps, &bench.op,
             "forward (default), backward, or decode against a cache of --skv rows");
-  app->add_option("--preset", bench.preset, "cpu-forward, cpu-backward: the project's bars")
-      ->check(CLI::IsMember({"cpu-forward", "cpu-backward"}))
+  AddChoice(app, "--int8", kBenchInt8, &bench.int8,
+            "forward over int8 q, k, v: P V in f32, bf16 or u8, or the fixed-point softmax");
+  app->add_option("--preset", bench.preset,
+                  "cpu-forward, cpu-backward, cpu-int8: the project's bars; cpu: all of them")
+      ->check(CLI::IsMember({"cpu-forward", "cpu-backward", "cpu-int8", "cpu"}))
       ->type_name("NAME");
   app->add_option("--lengths", bench.lengths, "Sq = Skv of each row")
       ->delimiter(',')
@@ -197,6 +204,7 @@ Examples:
   heed explain --sq 131072 --d 128
   heed bench --preset cpu-forward --json result.json
   heed bench --heads 1 --d 128 --lengths 1024,4096 --materialized
+  heed bench --int8 u8 --heads 1 --d 128 --sq 4096 --thread-counts 1
   heed bench --op backward --heads 1 --d 128 --sq 4096 --thread-counts 1,2
   heed pack build --arch 80,90a -o heed.heedpack)";
 

@@ -75,9 +75,12 @@ struct OutputOptions {
 };
 
 enum class BenchOp : std::uint8_t { kForward, kBackward, kDecode };
+// Forward passes over int8 tensors, by their softmax and the arithmetic of P V.
+enum class BenchInt8 : std::uint8_t { kOff, kF32, kBf16, kU8, kFixed };
 
 struct BenchOptions {
   BenchOp op = BenchOp::kForward;
+  BenchInt8 int8 = BenchInt8::kOff;
   std::string preset;
   std::vector<std::int64_t> lengths;        // empty = the shape's q_len
   std::vector<std::int32_t> thread_counts;  // empty = 1 and every usable core

@@ -104,6 +104,9 @@ Status BuildBackwardProblem(const heed_backward_args_t* args, Purpose purpose,
   ForwardArgs forward;
   HEED_RETURN_IF_ERROR(ReadRequiredStruct("args", args, &read));
   HEED_RETURN_IF_ERROR(ReadForwardArgs("forward", read.forward, &forward));
+  if (forward.is_int8()) {
+    return InvalidArgument("forward.int8: must be NULL: int8 inputs have no gradients");
+  }
 
   TensorReader reader(purpose);
   ForwardTensors tensors;

@@ -1,5 +1,6 @@
 #include "core/build/exec.h"
 #include "core/build/forward_part.h"
+#include "core/build/int8.h"
 
 namespace heed::core {
 
@@ -12,7 +13,8 @@ Status BuildForwardPart(const ForwardUse& use, const ForwardArgs& args, TensorRe
   HEED_RETURN_IF_ERROR(ReadOtherOperands(args, use.role, reader, &operands));
   HEED_RETURN_IF_ERROR(BuildOperands(args, operands, problem));
   HEED_RETURN_IF_ERROR(BuildLengths(args, operands, reader, problem, &longest));
-  return BuildScore(args.score, longest, reader, problem, &tensors->score);
+  HEED_RETURN_IF_ERROR(BuildScore(args.score, longest, reader, problem, &tensors->score));
+  return args.is_int8() ? BuildInt8(args.int8, reader, problem) : Status();
 }
 
 Status BuildForwardProblem(const heed_forward_args_t* args, Purpose purpose,

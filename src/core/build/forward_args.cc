@@ -28,6 +28,7 @@ Status ReadForwardArgs(const char* name, const heed_forward_args_t* source, Forw
   HEED_RETURN_IF_ERROR(ReadStruct("score", args->call.score, &args->score));
   HEED_RETURN_IF_ERROR(ReadStruct("varlen", args->call.varlen, &args->varlen));
   HEED_RETURN_IF_ERROR(ReadStruct("paging", args->call.paging, &args->paging));
+  HEED_RETURN_IF_ERROR(ReadStruct("int8", args->call.int8, &args->int8));
   return CheckPagingFits(*args);
 }
 

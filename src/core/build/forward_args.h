@@ -12,8 +12,10 @@ struct ForwardArgs {
   heed_score_args_t score;
   heed_varlen_args_t varlen;
   heed_paging_args_t paging;
+  heed_int8_args_t int8;
 
   bool is_paged() const { return call.paging != nullptr; }
+  bool is_int8() const { return call.int8 != nullptr; }
   Packing q_packing() const {
     return varlen.cu_seqlens_q != nullptr ? Packing::kPacked : Packing::kDense;
   }

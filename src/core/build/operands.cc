@@ -31,7 +31,23 @@ std::int64_t Extent(const TensorInfo& info, int axis) {
   return info.shape[static_cast<std::size_t>(axis)];
 }
 
-Status CheckDTypes(const Operands& operands, heed_backend_t backend) {
+// q, k and v are integers exactly when the call says how to read them.
+Status CheckInt8DTypes(const Operands& operands, heed_backend_t backend) {
+  for (const TensorInfo* info : {&operands.q, &operands.k, &operands.v}) {
+    HEED_RETURN_IF_ERROR(RequireDType(*info, {DType::kI8}));
+  }
+  if (backend == HEED_BACKEND_REFERENCE && operands.o.dtype == DType::kF64) {
+    return operands.lse.present() ? RequireDType(operands.lse, {DType::kF64}) : Status();
+  }
+  HEED_RETURN_IF_ERROR(RequireDType(operands.o, {DType::kF32, DType::kF16, DType::kBF16}));
+  return operands.lse.present() ? RequireDType(operands.lse, {DType::kF32}) : Status();
+}
+
+Status CheckDTypes(const ForwardArgs& args, const Operands& operands, heed_backend_t backend) {
+  if (args.is_int8()) return CheckInt8DTypes(operands, backend);
+  if (operands.q.dtype == DType::kI8) {
+    return InvalidArgument("int8 = NULL: is required when q.dtype is i8");
+  }
   if (operands.q.dtype == DType::kF64 && backend != HEED_BACKEND_REFERENCE) {
     return InvalidArgument(
         "q.dtype = f64: only the reference backend takes it, when exec.backend names it");
@@ -125,7 +141,7 @@ Status ReadOtherOperands(const ForwardArgs& args, ResultRole role, TensorReader*
 }
 
 Status BuildOperands(const ForwardArgs& args, const Operands& operands, ForwardProblem* problem) {
-  HEED_RETURN_IF_ERROR(CheckDTypes(operands, problem->exec.backend));
+  HEED_RETURN_IF_ERROR(CheckDTypes(args, operands, problem->exec.backend));
   for (const TensorInfo* info : {&operands.q, &operands.k, &operands.v, &operands.o}) {
     HEED_RETURN_IF_ERROR(RequireContiguousRows(*info));
   }

@@ -1,4 +1,5 @@
-// The int8 kernels over an Isa of simd/int8_*.h. int8_kernel.h says what each computes.
+// The int8 kernels over an Isa of simd/int8_*.h: scores, the fixed-point softmax, and the product
+// in fp32. int8_kernel.h says what each computes.
 #ifndef HEED_CPU_KERNEL_INT8_INL_H_
 #define HEED_CPU_KERNEL_INT8_INL_H_
 
@@ -7,10 +8,41 @@
 
 namespace heed::cpu {
 
+// Scores leave as they are.
+template <class IsaT>
+struct Int8RawScores {
+  using Isa = IsaT;
+  using Score = std::int32_t;
+  using Vec = typename Isa::Ints;
+
+  HEED_ALWAYS_INLINE static Vec Of(Vec sum, const Int8ScoresArgs& /*args*/, int /*key*/) {
+    return sum;
+  }
+  HEED_ALWAYS_INLINE static Vec Load(const Score* p) { return Isa::LoadInts(p); }
+  HEED_ALWAYS_INLINE static void Store(Score* p, Vec x) { Isa::StoreInts(p, x); }
+  HEED_ALWAYS_INLINE static Vec Max(Vec a, Vec b) { return Isa::MaxInts(a, b); }
+};
+
+// Scores times the factor of their key.
+template <class IsaT>
+struct Int8ScaledScores {
+  using Isa = IsaT;
+  using Score = float;
+  using Vec = typename Isa::Vec;
+
+  HEED_ALWAYS_INLINE static Vec Of(typename Isa::Ints sum, const Int8ScoresArgs& args, int key) {
+    return Isa::Mul(Isa::ToFloat(sum), Isa::Set(args.key_factors[key]));
+  }
+  HEED_ALWAYS_INLINE static Vec Load(const Score* p) { return Isa::Load(p); }
+  HEED_ALWAYS_INLINE static void Store(Score* p, Vec x) { Isa::Store(p, x); }
+  HEED_ALWAYS_INLINE static Vec Max(Vec a, Vec b) { return Isa::Floats::Max(a, b); }
+};
+
 // kKeys x kVecs scores in registers.
-template <class Isa, int kKeys, int kVecs>
+template <class Scores, int kKeys, int kVecs>
 HEED_ALWAYS_INLINE inline void ScoreInt8Keys(const Int8ScoresArgs& args, int first_key,
                                              int first_row) {
+  using Isa = typename Scores::Isa;
   typename Isa::Ints sums[kKeys][kVecs];
   Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE {
     const auto bias = Isa::kQueryFormat == Int8QueryFormat::kUnsigned
@@ -34,25 +66,29 @@ HEED_ALWAYS_INLINE inline void ScoreInt8Keys(const Int8ScoresArgs& args, int fir
     q += Isa::kQueryVectors * kInt8TileRows;
     keys += kInt8StepBytes;
   }
+  auto* scores = static_cast<typename Scores::Score*>(args.scores);
+  auto* block_max = static_cast<typename Scores::Score*>(args.block_max);
   Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
     const int row = first_row + v.value * Isa::kLanes;
-    auto max = Isa::LoadInts(args.block_max + row);
+    auto max = Scores::Load(block_max + row);
     Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE {
       const int key = first_key + k.value;
-      Isa::StoreInts(args.scores + key * kInt8TileRows + row, sums[k.value][v.value]);
-      if (key < args.num_keys) max = Isa::MaxInts(max, sums[k.value][v.value]);
+      const auto score = Scores::Of(sums[k.value][v.value], args, key);
+      Scores::Store(scores + key * kInt8TileRows + row, score);
+      if (key < args.num_keys) max = Scores::Max(max, score);
     });
-    Isa::StoreInts(args.block_max + row, max);
+    Scores::Store(block_max + row, max);
   });
 }
 
-template <class Isa>
-void Int8Scores(const Int8ScoresArgs& args) {
+template <class Scores>
+void Int8ScoresOf(const Int8ScoresArgs& args) {
+  using Isa = typename Scores::Isa;
   static_assert(kInt8Block % Isa::kTileRows == 0);
   static_assert(kInt8TileRows % (Isa::kTileVectors * Isa::kLanes) == 0);
   for (int key = 0; key < args.num_keys; key += Isa::kTileRows) {
     for (int row = 0; row < kInt8TileRows; row += Isa::kTileVectors * Isa::kLanes) {
-      ScoreInt8Keys<Isa, Isa::kTileRows, Isa::kTileVectors>(args, key, row);
+      ScoreInt8Keys<Scores, Isa::kTileRows, Isa::kTileVectors>(args, key, row);
     }
   }
 }
@@ -103,15 +139,15 @@ void Int8Widen(const Int8WidenArgs& args) {
   for (std::int64_t d = 0; d < args.padded_dims; d += Isa::kLanes) {
     const std::int8_t* from =
         args.values + d / kTileElems * args.tile_stride_bytes + d % kTileElems * kInt8Group;
-    float* to = args.wide + d;
+    float* to = static_cast<float*>(args.wide) + d;
     for (int key = 0; key < args.num_keys; key += kInt8Group) {
       const auto bytes = Isa::LoadInts(from);
       Unroll<kInt8Group>([&](auto n) HEED_ALWAYS_INLINE {
         const auto value = Isa::template SignedByte<n.value>(bytes);
-        Isa::Store(to + n.value * args.padded_dims, Isa::ToFloat(value));
+        Isa::Store(to + n.value * args.wide_stride, Isa::ToFloat(value));
       });
       from += kInt8StepBytes;
-      to += kInt8Group * args.padded_dims;
+      to += kInt8Group * args.wide_stride;
     }
   }
 }
@@ -134,8 +170,8 @@ HEED_ALWAYS_INLINE inline void SumInt8Values(const Int8ValuesArgs& args, std::in
       });
     });
   }
-  const float* weights = args.weights + first_row;
-  const float* wide = args.wide + first_dim;
+  const float* weights = static_cast<const float*>(args.weights) + first_row;
+  const float* wide = static_cast<const float*>(args.values) + first_dim;
   for (int key = 0; key < args.num_keys; ++key) {
     typename Isa::Vec rows[kVecs];
     Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
@@ -148,7 +184,7 @@ HEED_ALWAYS_INLINE inline void SumInt8Values(const Int8ValuesArgs& args, std::in
       });
     });
     weights += kInt8TileRows;
-    wide += args.padded_dims;
+    wide += args.wide_stride;
   }
   Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
     Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
@@ -165,11 +201,6 @@ void Int8Values(const Int8ValuesArgs& args) {
       SumInt8Values<Isa, Isa::kTileRows, Isa::kTileVectors>(args, d, row);
     }
   }
-}
-
-template <class Isa>
-constexpr Int8Kernel MakeInt8Kernel() {
-  return {Isa::kQueryFormat, Int8Scores<Isa>, Int8Weights<Isa>, Int8Widen<Isa>, Int8Values<Isa>};
 }
 
 }  // namespace heed::cpu

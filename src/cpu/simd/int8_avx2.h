@@ -6,6 +6,7 @@
 
 #include "cpu/int8_kernel.h"
 #include "cpu/kernel/unroll-inl.h"
+#include "cpu/simd/avx2.h"
 
 namespace heed::cpu {
 namespace {
@@ -13,31 +14,33 @@ namespace {
 struct Int8Avx2 {
   using Ints = __m256i;
   using Vec = __m256;
-  struct Query {
+  using Floats = Avx2;
+  using Query = const std::int32_t*;
+  struct Key {
     Ints even, odd;
   };
-  using Key = Query;
 
   static constexpr int kLanes = 8;
-  // 16 registers: 4 x 2 sums, 2 x 2 words of queries, 2 of the key and a product.
+  // 16 registers: 4 x 2 sums, 2 of the key and a product; words of queries stay in memory.
   static constexpr int kTileVectors = 2;
   static constexpr int kTileRows = 4;
   // vpmaddubsw saturates; vpmaddwd on words does not.
   static constexpr Int8QueryFormat kQueryFormat = Int8QueryFormat::kWords;
+  static constexpr bool kHasPairs = false;
+  // Vectors of rows whose exponentials advance together, of two keys each.
+  static constexpr int kStepVectors = 1;
   static constexpr int kQueryVectors = 2;
 
-  HEED_ALWAYS_INLINE static Query LoadQuery(const std::int32_t* p) {
-    return {LoadInts(p), LoadInts(p + kInt8TileRows)};
-  }
+  HEED_ALWAYS_INLINE static Query LoadQuery(const std::int32_t* p) { return p; }
   HEED_ALWAYS_INLINE static Key BroadcastKey(const std::int8_t* p) {
     int bits;
     __builtin_memcpy(&bits, p, sizeof(bits));
     const Ints bytes = _mm256_set1_epi32(bits);
     return {_mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8), _mm256_srai_epi16(bytes, 8)};
   }
-  HEED_ALWAYS_INLINE static Ints Dot(const Query& q, const Key& k, Ints sum) {
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(q.even, k.even));
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(q.odd, k.odd));
+  HEED_ALWAYS_INLINE static Ints Dot(Query q, const Key& k, Ints sum) {
+    sum = AddWordProducts(sum, q, k.even);
+    return AddWordProducts(sum, q + kInt8TileRows, k.odd);
   }
 
   HEED_ALWAYS_INLINE static Ints SetInt(std::int32_t x) { return _mm256_set1_epi32(x); }
@@ -67,6 +70,13 @@ struct Int8Avx2 {
     return _mm256_srai_epi32(_mm256_slli_epi32(x, 8 * (3 - kByte)), 24);
   }
 
+  // Four rows of numbers from 0 to 255 as one step of queries.
+  HEED_ALWAYS_INLINE static void StoreBytes(std::int32_t* p, const Ints (&x)[kInt8Group]) {
+    StoreInts(p, _mm256_or_si256(x[0], _mm256_slli_epi32(x[2], 16)));
+    StoreInts(p + kInt8TileRows, _mm256_or_si256(x[1], _mm256_slli_epi32(x[3], 16)));
+  }
+  HEED_ALWAYS_INLINE static Ints RoundToInts(Vec x) { return _mm256_cvtps_epi32(x); }
+
   HEED_ALWAYS_INLINE static Vec Set(float x) { return _mm256_set1_ps(x); }
   HEED_ALWAYS_INLINE static Vec Load(const float* p) { return _mm256_loadu_ps(p); }
   HEED_ALWAYS_INLINE static void Store(float* p, Vec x) { _mm256_storeu_ps(p, x); }
@@ -75,6 +85,17 @@ struct Int8Avx2 {
     return _mm256_fmadd_ps(a, b, c);
   }
   HEED_ALWAYS_INLINE static Vec ToFloat(Ints x) { return _mm256_cvtepi32_ps(x); }
+
+ private:
+  // As instructions, because g++ 12 forms many products before it adds them, and then has no
+  // registers left for the sums.
+  HEED_ALWAYS_INLINE static Ints AddWordProducts(Ints sum, const std::int32_t* p, Ints x) {
+    Ints product;
+    asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0"
+        : "+x"(sum), "=&x"(product)
+        : "x"(x), "m"(*reinterpret_cast<const Ints*>(p)));
+    return sum;
+  }
 };
 
 }  // namespace

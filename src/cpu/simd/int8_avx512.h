@@ -7,6 +7,7 @@
 
 #include "cpu/int8_kernel.h"
 #include "cpu/kernel/unroll-inl.h"
+#include "cpu/simd/avx512.h"
 
 namespace heed::cpu {
 namespace {
@@ -19,6 +20,8 @@ struct Int8Avx512Lanes {
   // 32 registers: 8 x 3 sums, 3 operands and a broadcast.
   static constexpr int kTileVectors = 3;
   static constexpr int kTileRows = 8;
+  // Vectors of rows whose exponentials advance together, of two keys each.
+  static constexpr int kStepVectors = 3;
 
   HEED_ALWAYS_INLINE static Ints Broadcast4(const std::int8_t* p) {
     int bits;
@@ -48,6 +51,8 @@ struct Int8Avx512Lanes {
     return _mm512_srai_epi32(_mm512_slli_epi32(x, 8 * (3 - kByte)), 24);
   }
 
+  HEED_ALWAYS_INLINE static Ints RoundToInts(Vec x) { return _mm512_cvtps_epi32(x); }
+
   HEED_ALWAYS_INLINE static Vec Set(float x) { return _mm512_set1_ps(x); }
   HEED_ALWAYS_INLINE static Vec Load(const float* p) { return _mm512_loadu_ps(p); }
   HEED_ALWAYS_INLINE static void Store(float* p, Vec x) { _mm512_storeu_ps(p, x); }
@@ -60,6 +65,8 @@ struct Int8Avx512Lanes {
 
 #if defined(__AVX512VNNI__)
 struct Int8Avx512 : Int8Avx512Lanes {
+  using Floats = Avx512Bf16;
+  static constexpr bool kHasPairs = true;
   using Query = Ints;
   using Key = Ints;
   static constexpr Int8QueryFormat kQueryFormat = Int8QueryFormat::kUnsigned;
@@ -72,9 +79,17 @@ struct Int8Avx512 : Int8Avx512Lanes {
     asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(q), "v"(k));
     return sum;
   }
+  // Four rows of numbers from 0 to 255 as one step of queries.
+  HEED_ALWAYS_INLINE static void StoreBytes(std::int32_t* p, const Ints (&x)[kInt8Group]) {
+    const Ints low = _mm512_or_si512(x[0], _mm512_slli_epi32(x[1], 8));
+    const Ints high = _mm512_or_si512(x[2], _mm512_slli_epi32(x[3], 8));
+    StoreInts(p, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+  }
 };
 #else
 struct Int8Avx512 : Int8Avx512Lanes {
+  using Floats = Avx512;
+  static constexpr bool kHasPairs = false;
   struct Query {
     Ints even, odd;
   };
@@ -94,6 +109,11 @@ struct Int8Avx512 : Int8Avx512Lanes {
   HEED_ALWAYS_INLINE static Ints Dot(const Query& q, const Key& k, Ints sum) {
     sum = _mm512_add_epi32(sum, _mm512_madd_epi16(q.even, k.even));
     return _mm512_add_epi32(sum, _mm512_madd_epi16(q.odd, k.odd));
+  }
+  // Four rows of numbers from 0 to 255 as one step of queries.
+  HEED_ALWAYS_INLINE static void StoreBytes(std::int32_t* p, const Ints (&x)[kInt8Group]) {
+    StoreInts(p, _mm512_or_si512(x[0], _mm512_slli_epi32(x[2], 16)));
+    StoreInts(p + kInt8TileRows, _mm512_or_si512(x[1], _mm512_slli_epi32(x[3], 16)));
   }
 };
 #endif

@@ -6,6 +6,7 @@
 
 #include "cpu/int8_kernel.h"
 #include "cpu/kernel/unroll-inl.h"
+#include "cpu/simd/generic.h"
 
 namespace heed::cpu {
 namespace {
@@ -14,6 +15,7 @@ struct Int8Generic {
   typedef std::int32_t Ints __attribute__((vector_size(16)));
   typedef std::uint32_t Bits __attribute__((vector_size(16)));
   typedef float Vec __attribute__((vector_size(16)));
+  using Floats = GenericSimd<4, 12>;
   struct Query {
     Ints bytes[kInt8Group];
   };
@@ -25,6 +27,9 @@ struct Int8Generic {
   static constexpr int kTileVectors = 1;
   static constexpr int kTileRows = 4;
   static constexpr Int8QueryFormat kQueryFormat = Int8QueryFormat::kInts;
+  static constexpr bool kHasPairs = false;
+  // Vectors of rows whose exponentials advance together, of two keys each.
+  static constexpr int kStepVectors = 1;
   static constexpr int kQueryVectors = kInt8Group;
 
   HEED_ALWAYS_INLINE static Query LoadQuery(const std::int32_t* p) {
@@ -66,6 +71,16 @@ struct Int8Generic {
   template <int kByte>
   HEED_ALWAYS_INLINE static Ints SignedByte(Ints x) {
     return AsInts(AsBits(x) << (8 * (3 - kByte))) >> 24;
+  }
+
+  // Four rows of numbers from 0 to 255 as one step of queries.
+  HEED_ALWAYS_INLINE static void StoreBytes(std::int32_t* p, const Ints (&x)[kInt8Group]) {
+    for (int n = 0; n < kInt8Group; ++n) StoreInts(p + n * kInt8TileRows, x[n]);
+  }
+  // To nearest, of numbers below 2^22 in magnitude: 1.5 * 2^23 leaves no fraction bits.
+  HEED_ALWAYS_INLINE static Ints RoundToInts(Vec x) {
+    const Vec shift = Set(12582912.0f);
+    return __builtin_convertvector((x + shift) - shift, Ints);
   }
 
   HEED_ALWAYS_INLINE static Vec Set(float x) { return Vec{} + x; }

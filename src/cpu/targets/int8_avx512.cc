@@ -1,6 +1,6 @@
 #include "cpu/simd/int8_avx512.h"
 
-#include "cpu/kernel/int8-inl.h"
+#include "cpu/kernel/int8_float-inl.h"
 
 namespace heed::cpu {
 

@@ -11,13 +11,33 @@ std::int32_t NumCores() {
   return static_cast<std::int32_t>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
+const char* Int8Name(BenchInt8 int8) {
+  switch (int8) {
+    case BenchInt8::kOff:
+      break;
+    case BenchInt8::kF32:
+      return "i8.f32";
+    case BenchInt8::kBf16:
+      return "i8.bf16";
+    case BenchInt8::kU8:
+      return "i8.u8";
+    case BenchInt8::kFixed:
+      return "i8.fixed";
+  }
+  return "";
+}
+
 std::string CaseName(const BenchCase& bench_case) {
   const ResolvedShape shape = Resolve(bench_case.problem.shape);
   const ScoreOptions& score = bench_case.problem.score;
   std::ostringstream name;
   if (bench_case.problem.bench.op == BenchOp::kBackward) name << "backward.";
   if (bench_case.problem.bench.op == BenchOp::kDecode) name << "decode.";
-  name << ElementTypeName(bench_case.problem.type.value_or(ElementType::kF32));
+  if (bench_case.problem.bench.int8 == BenchInt8::kOff) {
+    name << ElementTypeName(bench_case.problem.type.value_or(ElementType::kF32));
+  } else {
+    name << Int8Name(bench_case.problem.bench.int8);
+  }
   if (shape.batch != 1) name << ".b" << shape.batch;
   name << ".q" << shape.q_len;
   if (shape.kv_len != shape.q_len) name << ".kv" << shape.kv_len;
@@ -42,12 +62,14 @@ struct Variant {
   std::int64_t head_dim = 128;
   heed_causal_t causal = HEED_CAUSAL_OFF;
   std::int32_t num_threads = 1;
+  BenchInt8 int8 = BenchInt8::kOff;
 };
 
 BenchCase MakeCase(const Options& base, const Variant& variant, std::optional<Bar> bar = {}) {
   BenchCase bench_case;
   bench_case.problem = base;
   bench_case.problem.bench.op = variant.op;
+  bench_case.problem.bench.int8 = variant.int8;
   bench_case.problem.type = variant.type;
   bench_case.problem.shape = {.num_q_heads = variant.num_q_heads,
                               .num_kv_heads = variant.num_kv_heads,
@@ -102,6 +124,32 @@ std::vector<BenchCase> BackwardCases(const Options& base) {
   return cases;
 }
 
+Bar MixedBar(double fraction) { return {BarKind::kMixedFraction, fraction, ""}; }
+
+// fp32 first: the int8 cases are compared with it.
+std::vector<BenchCase> Int8Cases(const Options& base) {
+  std::vector<BenchCase> cases;
+  cases.push_back(MakeCase(base, {}));
+  const std::string f32_full = cases[0].name;
+  cases.push_back(MakeCase(base, {.int8 = BenchInt8::kF32}, MixedBar(0.87)));
+  cases.push_back(MakeCase(base, {.int8 = BenchInt8::kFixed}));
+  cases.push_back(MakeCase(base, {.int8 = BenchInt8::kBf16}, MixedBar(0.83)));
+  cases.push_back(MakeCase(base, {.int8 = BenchInt8::kU8}, MixedBar(0.79)));
+  cases.push_back(MakeCase(base, {.num_q_heads = 2, .num_kv_heads = 2, .int8 = BenchInt8::kU8},
+                           Bar{BarKind::kSpeedup, 3.0, f32_full}));
+  cases.push_back(MakeCase(base, {.head_dim = 64, .int8 = BenchInt8::kF32}));
+  cases.push_back(MakeCase(base, {.head_dim = 64, .int8 = BenchInt8::kU8}, MixedBar(0.70)));
+  for (const std::int64_t length : {1024, 4096}) {
+    cases.push_back(MakeCase(base, {.length = length,
+                                    .num_q_heads = 8,
+                                    .num_kv_heads = 2,
+                                    .causal = HEED_CAUSAL_ON,
+                                    .num_threads = NumCores(),
+                                    .int8 = BenchInt8::kU8}));
+  }
+  return cases;
+}
+
 std::vector<BenchCase> ForwardCases(const Options& options) {
   std::vector<BenchCase> cases;
   AddRoofCells(options, 1, &cases);
@@ -135,7 +183,17 @@ std::vector<BenchCase> ForwardCases(const Options& options) {
 }  // namespace
 
 std::vector<BenchCase> PresetCases(const Options& options) {
-  return options.bench.preset == "cpu-backward" ? BackwardCases(options) : ForwardCases(options);
+  if (options.bench.preset == "cpu-backward") return BackwardCases(options);
+  if (options.bench.preset == "cpu-int8") return Int8Cases(options);
+  std::vector<BenchCase> cases = ForwardCases(options);
+  if (options.bench.preset != "cpu") return cases;
+  for (const auto& more : {BackwardCases(options), Int8Cases(options)}) {
+    for (const BenchCase& other : more) {
+      const auto has_name = [&](const BenchCase& mine) { return mine.name == other.name; };
+      if (std::none_of(cases.begin(), cases.end(), has_name)) cases.push_back(other);
+    }
+  }
+  return cases;
 }
 
 std::vector<BenchCase> OptionCases(const Options& options) {

@@ -38,10 +38,34 @@ bench::Clock ClockFor(const BenchCase& bench_case) {
 // one.
 std::vector<const RoofLoop*> RoofsFor(const BenchCase& bench_case) {
   std::vector<const RoofLoop*> roofs = {bench::BestRoof(RoofKind::kFmaF32)};
-  if (bench_case.problem.type == ElementType::kBF16) {
+  const BenchInt8 int8 = bench_case.problem.bench.int8;
+  if (int8 != BenchInt8::kOff) {
+    if (const RoofLoop* dot = bench::BestRoof(RoofKind::kDotI8)) roofs.push_back(dot);
+  }
+  if (bench_case.problem.type == ElementType::kBF16 || int8 == BenchInt8::kBf16) {
     if (const RoofLoop* dot = bench::BestRoof(RoofKind::kDotBf16)) roofs.push_back(dot);
   }
   return roofs;
+}
+
+// Half of the operations of an int8 case run at the peak of int8 dot products, half at that of the
+// arithmetic of P V. Indices into the roofs, or nothing where there is no such loop.
+struct MixedPeak {
+  std::size_t scores = 0, values = 0;
+};
+std::optional<MixedPeak> MixedPeakOf(BenchInt8 int8, const std::vector<const RoofLoop*>& roofs) {
+  const auto find = [&](RoofKind kind) {
+    const auto at = std::find_if(roofs.begin(), roofs.end(),
+                                 [&](const RoofLoop* roof) { return roof->kind == kind; });
+    return static_cast<std::size_t>(at - roofs.begin());
+  };
+  if (int8 == BenchInt8::kOff) return std::nullopt;
+  const RoofKind of_values = int8 == BenchInt8::kU8     ? RoofKind::kDotI8
+                             : int8 == BenchInt8::kBf16 ? RoofKind::kDotBf16
+                                                        : RoofKind::kFmaF32;
+  const MixedPeak peak = {find(RoofKind::kDotI8), find(of_values)};
+  if (peak.scores == roofs.size() || peak.values == roofs.size()) return std::nullopt;
+  return peak;
 }
 
 // Alternates roof and kernel slices, so that each kernel slice stands between two roof slices.
@@ -51,6 +75,7 @@ class PairedTimer {
       : bench_case_(bench_case),
         call_(call),
         roofs_(RoofsFor(bench_case)),
+        mixed_(MixedPeakOf(bench_case.problem.bench.int8, roofs_)),
         clock_(ClockFor(bench_case)) {}
 
   void Run(double seconds_per_run, Progress* progress, Measurement* result) {
@@ -71,6 +96,12 @@ class PairedTimer {
         const double peak = 0.5 * (before[i] + after[i]);
         rates_[i].push_back(peak);
         fractions_[i].push_back(result->useful_flops / work_seconds / peak);
+      }
+      if (mixed_) {
+        const double peak =
+            2.0 / (1.0 / rates_[mixed_->scores].back() + 1.0 / rates_[mixed_->values].back());
+        mixed_rates_.push_back(peak);
+        mixed_fractions_.push_back(result->useful_flops / work_seconds / peak);
       }
       before = after;
       progress->Update(static_cast<double>(slice + 1) / static_cast<double>(options.num_slices));
@@ -107,16 +138,23 @@ class PairedTimer {
       result->roofs.push_back(
           {roofs_[i]->name, Summarise(rates_[i]), Summarise(fractions_[i]), 0.0});
     }
+    if (mixed_) {
+      const std::string name = std::string("mixed ") + roofs_[mixed_->scores]->name + " + " +
+                               roofs_[mixed_->values]->name;
+      result->roofs.push_back({name, Summarise(mixed_rates_), Summarise(mixed_fractions_), 0.0});
+    }
   }
 
   const BenchCase& bench_case_;
   const TimedCall& call_;
   std::vector<const RoofLoop*> roofs_;
+  std::optional<MixedPeak> mixed_;
   bench::Clock clock_;
   std::int64_t runs_per_slice_ = 1;
   double roof_seconds_ = 0.0;
   std::vector<double> wall_seconds_;
   std::vector<std::vector<double>> rates_, fractions_;  // [roof][slice]
+  std::vector<double> mixed_rates_, mixed_fractions_;
 };
 
 double TimeOneRun(const TimedCall& call) {
@@ -164,7 +202,7 @@ Measurement Measure(const BenchCase& bench_case, double clock_hz, Progress* prog
     PairedTimer(bench_case, call).Run(guess, progress, &result);
   }
   for (RoofShare& roof : result.roofs) {
-    for (const RoofKind kind : {RoofKind::kFmaF32, RoofKind::kDotBf16}) {
+    for (const RoofKind kind : {RoofKind::kFmaF32, RoofKind::kDotBf16, RoofKind::kDotI8}) {
       const RoofLoop* loop = bench::BestRoof(kind);
       if (loop == nullptr || roof.name != loop->name) continue;
       roof.width_ops_per_second = loop->ops_per_cycle * clock_hz * bench_case.num_threads;

@@ -25,12 +25,34 @@ TimedCall::TimedCall(const Options& options)
     : op_(options.bench.op),
       inputs_(MakeInputs(options, Fill::kValues)),
       outputs_(MakeOutputs(inputs_)),
+      quantised_(options.bench.int8 == BenchInt8::kOff ? Quantised{} : QuantiseInputs(&inputs_)),
       forward_(inputs_, ForwardOptions(options), outputs_),
       exec_(*forward_.exec()),
       kernel_(options.exec.kernel) {
   exec_.kernel = kernel_.empty() ? nullptr : kernel_.c_str();
+  if (options.bench.int8 != BenchInt8::kOff) BindInt8(options);
   if (op_ == BenchOp::kBackward) BindBackward(options);
   if (op_ == BenchOp::kDecode) BindDecode();
+}
+
+// q and k with a scale per token, v with one per channel; the fixed-point softmax takes q and k as
+// they are.
+void TimedCall::BindInt8(const Options& options) {
+  const BenchInt8 mode = options.bench.int8;
+  Tensor* const scales[] = {&quantised_.q_scales, &quantised_.k_scales, &quantised_.v_scales};
+  for (std::size_t i = 0; i < std::size(scales); ++i) bindings_[i].BindCompact(*scales[i]);
+  if (mode == BenchInt8::kFixed) {
+    int8_.softmax = HEED_INT8_SOFTMAX_FIXED;
+  } else {
+    int8_.q_scales = bindings_[0].get();
+    int8_.k_scales = bindings_[1].get();
+    int8_.q_block_rows = int8_.k_block_rows = 1;
+  }
+  int8_.v_scales = bindings_[2].get();
+  if (mode == BenchInt8::kBf16) int8_.values = HEED_INT8_VALUES_BF16;
+  if (mode == BenchInt8::kU8) int8_.values = HEED_INT8_VALUES_U8;
+  int8_forward_ = *forward_.args();
+  int8_forward_.int8 = &int8_;
 }
 
 void TimedCall::BindBackward(const Options& options) {
@@ -71,6 +93,7 @@ void TimedCall::BindDecode() {
 void TimedCall::Run() const {
   switch (op_) {
     case BenchOp::kForward:
+      if (int8_forward_.int8 != nullptr) return RequireOk(heed_forward(&int8_forward_));
       return forward_.Run();
     case BenchOp::kBackward:
       return RequireOk(heed_backward(&backward_));
@@ -83,7 +106,9 @@ heed_plan_info_t TimedCall::Plan() const {
   heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
   switch (op_) {
     case BenchOp::kForward:
-      return forward_.Plan();
+      if (int8_forward_.int8 == nullptr) return forward_.Plan();
+      RequireOk(heed_plan(HEED_OP_FORWARD, &int8_forward_, &plan));
+      break;
     case BenchOp::kBackward:
       RequireOk(heed_plan(HEED_OP_BACKWARD, &backward_, &plan));
       break;

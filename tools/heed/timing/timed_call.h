@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 
+#include "quantised.h"
 #include "tools/heed/call.h"
 
 namespace heed::tools {
@@ -27,18 +28,22 @@ class TimedCall {
   std::size_t tensor_bytes() const;
 
  private:
+  void BindInt8(const Options& options);
   void BindBackward(const Options& options);
   void BindDecode();
 
   BenchOp op_;
   Inputs inputs_;
   Outputs outputs_;
+  Quantised quantised_;  // takes the place of q, k and v in inputs_
   ForwardCall forward_;
   heed_exec_args_t exec_;
-  // dO, dQ, dK, dV; or the lengths of the cache.
+  // dO, dQ, dK, dV; the scales of q, k, v; or the lengths of the cache.
   std::array<Tensor, 4> tensors_;
   std::array<TensorBinding, 4> bindings_;
   std::string kernel_;
+  heed_int8_args_t int8_ = HEED_INT8_ARGS_INIT;
+  heed_forward_args_t int8_forward_ = HEED_FORWARD_ARGS_INIT;
   heed_backward_args_t backward_ = HEED_BACKWARD_ARGS_INIT;
   heed_decode_args_t decode_ = HEED_DECODE_ARGS_INIT;
 };

@@ -1,4 +1,4 @@
-#include "cpu/kernel/int8-inl.h"
+#include "cpu/kernel/int8_float-inl.h"
 #include "cpu/simd/int8_avx512.h"
 
 namespace heed::cpu {

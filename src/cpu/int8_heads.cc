@@ -1,0 +1,114 @@
+#include "cpu/int8_heads.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cmath>
+
+#include "device/constants.h"
+
+namespace heed::cpu {
+namespace {
+
+core::Status CheckScales(const char* name, const core::ScaleView& view, std::int64_t batch,
+                         std::int64_t num_heads, std::int64_t num_scales) {
+  if (!view.present()) return {};
+  for (std::int64_t b = 0; b < batch; ++b) {
+    for (std::int64_t h = 0; h < num_heads; ++h) {
+      for (std::int64_t n = 0; n < num_scales; ++n) {
+        const float scale = view.At(b, h, n);
+        if (std::isfinite(scale) && scale >= 0.0f) continue;
+        return core::InvalidArgument(core::Format("int8.%s[%" PRId64 ", %" PRId64 ", %" PRId64
+                                                  "] = %g: must be finite and not negative",
+                                                  name, b, h, n, static_cast<double>(scale)));
+      }
+    }
+  }
+  return {};
+}
+
+std::int64_t NumScales(const core::ScaleView& view, std::int64_t num_rows, std::int64_t without) {
+  return view.block_rows == 0 ? without : CeilDiv(num_rows, view.block_rows);
+}
+
+Int8Matrix MatrixOf(const core::RowsView& view, const core::ForwardProblem& problem,
+                    std::int64_t head_index, std::int64_t head_dim) {
+  const std::int64_t batch = head_index / problem.shape.num_kv_heads;
+  const std::int64_t kv_head = head_index % problem.shape.num_kv_heads;
+  return {static_cast<const std::int8_t*>(view.data) + view.OffsetElems(batch, 0, kv_head),
+          view.row_stride_elems, problem.shape.max_kv_len, head_dim};
+}
+
+// factors[n] = scale / the largest scale of each block; the weights times these are bytes. The
+// other arithmetics take the scales as they are.
+void FillValueFactors(const core::ForwardProblem& problem, std::int64_t head_index,
+                      std::int64_t first, std::int64_t end, const Int8Head& head) {
+  const std::int64_t batch = head_index / problem.shape.num_kv_heads;
+  const std::int64_t kv_head = head_index % problem.shape.num_kv_heads;
+  for (std::int64_t key = first; key < end; key += kInt8FloatBlock) {
+    const auto count = static_cast<int>(std::min<std::int64_t>(kInt8FloatBlock, end - key));
+    float* factors = head.value_factors + key;
+    float largest = 0.0f;
+    for (int n = 0; n < count; ++n) {
+      factors[n] = problem.int8.v.OfRow(batch, kv_head, key + n);
+      largest = std::max(largest, factors[n]);
+    }
+    std::fill_n(factors + count, kInt8FloatBlock - count, 0.0f);
+    float unit = 1.0f;
+    if (problem.int8.values == HEED_INT8_VALUES_U8) {
+      unit = largest;
+      for (int n = 0; n < count; ++n) factors[n] = unit > 0.0f ? factors[n] / unit : 0.0f;
+    }
+    head.value_units[key / kInt8FloatBlock] = unit;
+  }
+}
+
+}  // namespace
+
+core::Status CheckInt8Scales(const core::ForwardProblem& problem) {
+  const core::Shape& shape = problem.shape;
+  const core::Int8Rule& rule = problem.int8;
+  HEED_RETURN_IF_ERROR(CheckScales("q_scales", rule.q, shape.batch, shape.num_q_heads,
+                                   NumScales(rule.q, shape.max_q_len, 1)));
+  HEED_RETURN_IF_ERROR(CheckScales("k_scales", rule.k, shape.batch, shape.num_kv_heads,
+                                   NumScales(rule.k, shape.max_kv_len, 1)));
+  return CheckScales("v_scales", rule.v, shape.batch, shape.num_kv_heads,
+                     NumScales(rule.v, shape.max_kv_len, shape.head_dim_v));
+}
+
+bool HasUniformKeys(const core::ForwardProblem& problem) {
+  const core::ScaleView& scales = problem.int8.k;
+  return problem.score.scale >= 0.0 && (!scales.present() || scales.block_rows == 0);
+}
+
+bool HasTokenScales(const core::ForwardProblem& problem) {
+  return problem.int8.v.present() && problem.int8.v.block_rows != 0;
+}
+
+void FillInt8Factors(const core::ForwardProblem& problem, std::int64_t head_index,
+                     std::int64_t first, std::int64_t end, const Int8Head& head) {
+  const std::int64_t num_steps = CeilDiv(problem.shape.head_dim, kInt8Group);
+  for (std::int64_t key = first; key < end; key += kInt8Block) {
+    SumInt8Keys(head.keys + key / kInt8Block * num_steps * kInt8StepBytes, num_steps,
+                head.key_bias + key);
+  }
+  if (problem.int8.softmax == HEED_INT8_SOFTMAX_FIXED) return;
+  const std::int64_t batch = head_index / problem.shape.num_kv_heads;
+  const std::int64_t kv_head = head_index % problem.shape.num_kv_heads;
+  const auto log2_scale = static_cast<float>(problem.score.scale * device::kLog2E);
+  const bool is_uniform = HasUniformKeys(problem);
+  for (std::int64_t key = first; key < end; ++key) {
+    head.key_factors[key] =
+        is_uniform ? 1.0f : problem.int8.k.OfRow(batch, kv_head, key) * log2_scale;
+  }
+  if (HasTokenScales(problem)) FillValueFactors(problem, head_index, first, end, head);
+}
+
+void PackInt8Head(const core::ForwardProblem& problem, std::int64_t head_index, std::int64_t first,
+                  std::int64_t end, const Int8Head& head) {
+  PackInt8Keys(MatrixOf(problem.k, problem, head_index, problem.shape.head_dim), first, end,
+               head.packed_keys);
+  PackInt8Values(MatrixOf(problem.v, problem, head_index, problem.shape.head_dim_v), first, end,
+                 head.packed_values);
+}
+
+}  // namespace heed::cpu

@@ -1,0 +1,30 @@
+// Packs the keys and values of int8 calls, with what their scales make of them.
+#ifndef HEED_CPU_INT8_HEADS_H_
+#define HEED_CPU_INT8_HEADS_H_
+
+#include "core/problem.h"
+#include "cpu/int8_layout.h"
+#include "cpu/int8_pack.h"
+
+namespace heed::cpu {
+
+// Every scale is finite and not negative.
+core::Status CheckInt8Scales(const core::ForwardProblem& problem);
+
+// All keys have the same factor, not negative: raw scores are in the order of scores, and the
+// factor is part of each row's.
+bool HasUniformKeys(const core::ForwardProblem& problem);
+// Scales of v differ between the tokens of a head.
+bool HasTokenScales(const core::ForwardProblem& problem);
+
+// Packs keys [first, end) of a KV head, multiples of kInt8FloatBlock or the last key. head_index =
+// batch * num_kv_heads + kv_head.
+void PackInt8Head(const core::ForwardProblem& problem, std::int64_t head_index, std::int64_t first,
+                  std::int64_t end, const Int8Head& head);
+// Fills what the packed keys and the scales of keys [first, end) say: bias and factors.
+void FillInt8Factors(const core::ForwardProblem& problem, std::int64_t head_index,
+                     std::int64_t first, std::int64_t end, const Int8Head& head);
+
+}  // namespace heed::cpu
+
+#endif  // HEED_CPU_INT8_HEADS_H_

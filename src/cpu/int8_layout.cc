@@ -1,0 +1,82 @@
+#include "cpu/int8_layout.h"
+
+#include "cpu/int8_pack.h"
+
+namespace heed::cpu {
+namespace {
+
+constexpr std::size_t kAlignBytes = 64;
+
+std::size_t Align(std::size_t bytes) {
+  return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
+}
+
+// An odd number of cache lines: the product walks down a column of values, and lines a power of two
+// apart would evict each other.
+std::int64_t SpreadOverCacheSets(std::int64_t num_words) {
+  constexpr std::int64_t kLineWords = 16;
+  return (CeilDiv(num_words, kLineWords) | 1) * kLineWords;
+}
+
+}  // namespace
+
+Int8Layout MakeInt8Layout(const core::ForwardProblem& problem) {
+  const core::Shape& shape = problem.shape;
+  constexpr std::size_t kWordBytes = 4;
+  constexpr auto kRows = static_cast<std::size_t>(kInt8TileRows);
+  constexpr auto kKeys = static_cast<std::size_t>(kInt8FloatBlock);
+  Int8Layout layout;
+  layout.num_steps = CeilDiv(shape.head_dim, kInt8Group);
+  layout.padded_dims = CeilDiv(shape.head_dim_v, kInt8DimStep) * kInt8DimStep;
+  layout.wide_stride = SpreadOverCacheSets(layout.padded_dims);
+  layout.padded_keys = CeilDiv(shape.max_kv_len, kInt8FloatBlock) * kInt8FloatBlock;
+  layout.num_heads = shape.batch * shape.num_kv_heads;
+
+  const std::size_t key_words = Align(static_cast<std::size_t>(layout.padded_keys) * kWordBytes);
+  layout.values_at = Align(PackedInt8KeysBytes(shape.max_kv_len, shape.head_dim));
+  layout.key_bias_at =
+      layout.values_at + Align(PackedInt8ValuesBytes(shape.max_kv_len, shape.head_dim_v));
+  layout.key_factors_at = layout.key_bias_at + key_words;
+  layout.value_factors_at = layout.key_factors_at + key_words;
+  layout.value_units_at = layout.value_factors_at + key_words;
+  layout.head_bytes = layout.value_units_at +
+                      Align(static_cast<std::size_t>(layout.padded_keys) / kKeys * kWordBytes);
+
+  const auto padded_dims = static_cast<std::size_t>(layout.padded_dims);
+  layout.query_bytes =
+      static_cast<std::size_t>(layout.num_steps) * Int8QueryStepBytes(Int8QueryFormat::kInts);
+  layout.tile_bytes = layout.query_bytes + padded_dims * kRows * kWordBytes;
+  layout.wide_at = kKeys * kRows * kWordBytes;
+  layout.tiles_at =
+      layout.wide_at + kKeys * static_cast<std::size_t>(layout.wide_stride) * kWordBytes;
+  layout.worker_bytes =
+      layout.tiles_at + static_cast<std::size_t>(kInt8TilesPerRange) * layout.tile_bytes;
+  return layout;
+}
+
+Int8Head Int8Layout::Head(std::uint8_t* workspace, std::int64_t head) const {
+  std::uint8_t* at = workspace + static_cast<std::size_t>(head) * head_bytes;
+  auto* keys = reinterpret_cast<std::int8_t*>(at);
+  auto* values = reinterpret_cast<std::int8_t*>(at + values_at);
+  return {keys,
+          values,
+          keys,
+          values,
+          reinterpret_cast<std::int32_t*>(at + key_bias_at),
+          reinterpret_cast<float*>(at + key_factors_at),
+          reinterpret_cast<float*>(at + value_factors_at),
+          reinterpret_cast<float*>(at + value_units_at)};
+}
+
+Int8WorkerMemory Int8Layout::Worker(std::uint8_t* workspace, std::int64_t worker) const {
+  std::uint8_t* at = workspace + static_cast<std::size_t>(num_heads) * head_bytes +
+                     static_cast<std::size_t>(worker) * worker_bytes;
+  return {at, at + wide_at, at + tiles_at};
+}
+
+std::size_t Int8Layout::TotalBytes(std::int64_t num_workers) const {
+  return static_cast<std::size_t>(num_heads) * head_bytes +
+         static_cast<std::size_t>(num_workers) * worker_bytes;
+}
+
+}  // namespace heed::cpu

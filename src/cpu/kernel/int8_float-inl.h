@@ -1,0 +1,388 @@
+// The float softmax of the int8 kernels, and the product with the values by each of its
+// arithmetics. int8_kernel.h says what each function computes.
+#ifndef HEED_CPU_KERNEL_INT8_FLOAT_INL_H_
+#define HEED_CPU_KERNEL_INT8_FLOAT_INL_H_
+
+#include <limits>
+
+#include "cpu/kernel/exp2-inl.h"
+#include "cpu/kernel/int8-inl.h"
+
+namespace heed::cpu {
+
+// Minimax polynomials for 2^r, on [-1/2, 1/2] and on [0, 1]: relative error at most 7.5e-5 and
+// 1.73e-3.
+inline constexpr float kCubicExp2OfCentred[] = {0.99992806f, 0.69326097f, 0.24261113f, 0.05517167f};
+inline constexpr float kCubicExp2OfPositive[] = {0.9999252f, 0.69583356f, 0.22606716f, 0.07802452f};
+inline constexpr float kQuadraticExp2OfCentred[] = {1.0004431f, 0.703448f, 0.23842894f};
+inline constexpr float kQuadraticExp2OfPositive[] = {1.0017247f, 0.6576363f, 0.33718944f};
+
+// As Exp2InStep, by a polynomial of kDegree 2 or 3.
+template <class Floats, int kDegree, int kCount>
+HEED_ALWAYS_INLINE inline void CoarseExp2InStep(typename Floats::Vec (&t)[kCount]) {
+  constexpr const float* kCubic =
+      Floats::kFractionsArePositive ? kCubicExp2OfPositive : kCubicExp2OfCentred;
+  constexpr const float* kQuadratic =
+      Floats::kFractionsArePositive ? kQuadraticExp2OfPositive : kQuadraticExp2OfCentred;
+  constexpr const float* kCoefficients = kDegree == 3 ? kCubic : kQuadratic;
+  typename Floats::Split split[kCount];
+  Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {
+    split[i.value] = Floats::SplitExponent(t[i.value]);
+    t[i.value] = Floats::Set(kCoefficients[kDegree]);
+  });
+  Unroll<kDegree>([&](auto term) HEED_ALWAYS_INLINE {
+    const auto coefficient = Floats::Set(kCoefficients[kDegree - 1 - term.value]);
+    Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {
+      t[i.value] = Floats::Fma(t[i.value], split[i.value].fraction, coefficient);
+    });
+  });
+  Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {
+    t[i.value] = Floats::ScaleByExponent(t[i.value], split[i.value].exponent);
+  });
+}
+
+// Weights in fp32.
+template <class IsaT>
+struct Int8WeightsF32 {
+  using Isa = IsaT;
+  using Vec = typename Isa::Vec;
+  static constexpr int kKeys = 2;
+  static constexpr float kUnitLog2 = 0.0f;
+
+  template <int kCount>
+  HEED_ALWAYS_INLINE static void Exp2(Vec (&t)[kCount]) {
+    Exp2InStep<typename Isa::Floats>(t);
+  }
+  HEED_ALWAYS_INLINE static void Store(float* weights, int key, int row, const Vec (&p)[kKeys]) {
+    Isa::Store(weights + key * kInt8TileRows + row, p[0]);
+    Isa::Store(weights + (key + 1) * kInt8TileRows + row, p[1]);
+  }
+};
+
+// Weights as pairs of bf16.
+template <class IsaT>
+struct Int8WeightsPairs {
+  using Isa = IsaT;
+  using Vec = typename Isa::Vec;
+  static constexpr int kKeys = 2;
+  static constexpr float kUnitLog2 = 0.0f;
+
+  template <int kCount>
+  HEED_ALWAYS_INLINE static void Exp2(Vec (&t)[kCount]) {
+    CoarseExp2InStep<typename Isa::Floats, 3>(t);
+  }
+  HEED_ALWAYS_INLINE static void Store(float* weights, int key, int row, const Vec (&p)[kKeys]) {
+    Isa::Floats::StorePairs(weights + key / kKeys * kInt8TileRows + row,
+                            Isa::Floats::RoundWeights(p[0], p[1]));
+  }
+};
+
+// Weights as 255ths in the format of queries.
+template <class IsaT>
+struct Int8WeightsBytes {
+  using Isa = IsaT;
+  using Vec = typename Isa::Vec;
+  static constexpr int kKeys = kInt8Group;
+  static constexpr float kUnitLog2 = 7.99435344f;  // log2 255
+  template <int kCount>
+  HEED_ALWAYS_INLINE static void Exp2(Vec (&t)[kCount]) {
+    CoarseExp2InStep<typename Isa::Floats, 2>(t);
+  }
+  HEED_ALWAYS_INLINE static void Store(float* weights, int key, int row, const Vec (&p)[kKeys]) {
+    typename Isa::Ints bytes[kKeys];
+    // The polynomial may exceed a weight of 1 by less than half a step.
+    Unroll<kKeys>([&](auto k)
+                      HEED_ALWAYS_INLINE { bytes[k.value] = Isa::RoundToInts(p[k.value]); });
+    auto* steps = reinterpret_cast<std::int32_t*>(weights);
+    Isa::StoreBytes(steps + key / kKeys * Isa::kQueryVectors * kInt8TileRows + row, bytes);
+  }
+};
+
+// Distances of raw scores to their maximum: exact.
+template <class IsaT>
+struct Int8RawDistance {
+  using Isa = IsaT;
+  using Reference = typename Isa::Ints;
+
+  HEED_ALWAYS_INLINE static typename Isa::Vec LoadMax(const void* block_max, int row) {
+    return Isa::ToFloat(Isa::LoadInts(static_cast<const std::int32_t*>(block_max) + row));
+  }
+  HEED_ALWAYS_INLINE static Reference Of(typename Isa::Vec max) { return Isa::RoundToInts(max); }
+  HEED_ALWAYS_INLINE static typename Isa::Vec Load(const float* score, Reference reference) {
+    return Isa::ToFloat(Isa::SubInts(Isa::LoadInts(score), reference));
+  }
+};
+
+template <class IsaT>
+struct Int8ScaledDistance {
+  using Isa = IsaT;
+  using Reference = typename Isa::Vec;
+
+  HEED_ALWAYS_INLINE static Reference LoadMax(const void* block_max, int row) {
+    return Isa::Load(static_cast<const float*>(block_max) + row);
+  }
+  HEED_ALWAYS_INLINE static Reference Of(Reference max) { return max; }
+  HEED_ALWAYS_INLINE static typename Isa::Vec Load(const float* score, Reference reference) {
+    return Isa::Floats::Sub(Isa::Load(score), reference);
+  }
+};
+
+// kInt8TileRows in groups of kVecs vectors. Works in place: the weights of a group of keys lie at
+// or before their scores.
+template <class Output, class Distance, int kVecs>
+HEED_ALWAYS_INLINE inline void FloatWeightsOfRows(const Int8FloatWeightsArgs& args, int first_row) {
+  using Isa = typename Output::Isa;
+  using Floats = typename Isa::Floats;
+  using Vec = typename Isa::Vec;
+  constexpr int kKeys = Output::kKeys;
+  static_assert(kKeys == 2 || kKeys == 4);
+  Vec factor[kVecs], sum[kVecs], decay[kVecs];
+  typename Distance::Reference reference[kVecs];
+  Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+    const int row = first_row + v.value * Isa::kLanes;
+    const Vec before = Isa::Load(args.row_max + row);
+    const Vec after = Floats::Max(Distance::LoadMax(args.block_max, row), before);
+    Isa::Store(args.row_max + row, after);
+    const auto is_empty = Floats::Equal(after, Isa::Set(-std::numeric_limits<float>::infinity()));
+    const Vec finite = Floats::Select(is_empty, Isa::Set(0.0f), after);
+    factor[v.value] = Isa::Load(args.row_factor + row);
+    decay[v.value] = Isa::Mul(Floats::Sub(before, finite), factor[v.value]);
+    reference[v.value] = Distance::Of(finite);
+    sum[v.value] = Isa::Set(0.0f);
+  });
+  Exp2InStep<Floats>(decay);
+
+  auto* scores = static_cast<float*>(args.scores);
+  const Vec unit_log2 = Isa::Set(Output::kUnitLog2);
+  for (int key = 0; key < args.num_keys; key += kKeys) {
+    Vec t[kKeys * kVecs];
+    Unroll<kKeys * kVecs>([&](auto i) HEED_ALWAYS_INLINE {
+      constexpr int kKey = i.value / kVecs, kVec = i.value % kVecs;
+      const float* at = scores + (key + kKey) * kInt8TileRows + first_row + kVec * Isa::kLanes;
+      const Vec distance = Distance::Load(at, reference[kVec]);
+      t[i.value] = Output::kUnitLog2 == 0.0f ? Isa::Mul(distance, factor[kVec])
+                                             : Floats::Fma(distance, factor[kVec], unit_log2);
+    });
+    Output::Exp2(t);
+    // One addition of each group waits for the group before.
+    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+      Vec group = Floats::Add(t[v.value], t[kVecs + v.value]);
+      if constexpr (kKeys == 4) {
+        group = Floats::Add(group, Floats::Add(t[2 * kVecs + v.value], t[3 * kVecs + v.value]));
+      }
+      sum[v.value] = Floats::Add(sum[v.value], group);
+    });
+    if (args.value_factors != nullptr) {
+      Unroll<kKeys * kVecs>([&](auto i) HEED_ALWAYS_INLINE {
+        constexpr int kKey = i.value / kVecs;
+        t[i.value] = Isa::Mul(t[i.value], Isa::Set(args.value_factors[key + kKey]));
+      });
+    }
+    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+      Vec p[kKeys];
+      Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE { p[k.value] = t[k.value * kVecs + v.value]; });
+      Output::Store(scores, key, first_row + v.value * Isa::kLanes, p);
+    });
+  }
+  Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+    const int row = first_row + v.value * Isa::kLanes;
+    Isa::Store(args.decay + row, decay[v.value]);
+    Isa::Store(args.row_sum + row,
+               Floats::Fma(Isa::Load(args.row_sum + row), decay[v.value], sum[v.value]));
+  });
+}
+
+template <class Output, class Distance>
+void Int8FloatWeights(const Int8FloatWeightsArgs& args) {
+  using Isa = typename Output::Isa;
+  // About as many exponentials in step as the registers hold.
+  constexpr int kVecs = Output::kKeys == kInt8Group ? 1 : Isa::kStepVectors;
+  for (int row = 0; row < kInt8TileRows; row += kVecs * Isa::kLanes) {
+    FloatWeightsOfRows<Output, Distance, kVecs>(args, row);
+  }
+}
+
+// Whether the integer sums of a block are in units of 1.
+enum class Int8Unit { kOne, kOther };
+
+// o = rescale o + unit * (integer sums of the block) for kDims x kVecs vectors.
+template <class Isa, Int8Unit kUnit, int kDims, int kVecs>
+HEED_ALWAYS_INLINE inline void SumInt8Bytes(const Int8ValuesArgs& args, std::int64_t first_dim,
+                                            int first_row) {
+  constexpr std::int64_t kTileElems = kInt8StepBytes / kInt8Group;
+  typename Isa::Ints sums[kDims][kVecs];
+  Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
+    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE { sums[d.value][v.value] = Isa::SetInt(0); });
+  });
+  const auto* weights = static_cast<const std::int32_t*>(args.weights) + first_row;
+  const auto* values = static_cast<const std::int8_t*>(args.values) +
+                       first_dim / kTileElems * args.tile_stride_bytes +
+                       first_dim % kTileElems * kInt8Group;
+  for (int key = 0; key < args.num_keys; key += kInt8Group) {
+    typename Isa::Query rows[kVecs];
+    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+      rows[v.value] = Isa::LoadQuery(weights + v.value * Isa::kLanes);
+    });
+    Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
+      const auto value = Isa::BroadcastKey(values + d.value * kInt8Group);
+      Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+        sums[d.value][v.value] = Isa::Dot(rows[v.value], value, sums[d.value][v.value]);
+      });
+    });
+    weights += Isa::kQueryVectors * kInt8TileRows;
+    values += kInt8StepBytes;
+  }
+  const auto unit = Isa::Set(args.unit);
+  float* o = args.o + first_dim * kInt8TileRows + first_row;
+  Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+    const auto rescale = Isa::Load(args.rescale + first_row + v.value * Isa::kLanes);
+    Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
+      float* lanes = o + d.value * kInt8TileRows + v.value * Isa::kLanes;
+      auto sum = Isa::ToFloat(sums[d.value][v.value]);
+      if constexpr (kUnit == Int8Unit::kOther) sum = Isa::Mul(sum, unit);
+      Isa::Store(lanes, Isa::Floats::Fma(Isa::Load(lanes), rescale, sum));
+    });
+  });
+}
+
+template <class Isa, Int8Unit kUnit>
+HEED_ALWAYS_INLINE inline void SumAllInt8Bytes(const Int8ValuesArgs& args) {
+  static_assert(kInt8DimStep % Isa::kTileRows == 0);
+  for (std::int64_t d = 0; d < args.padded_dims; d += Isa::kTileRows) {
+    for (int row = 0; row < kInt8TileRows; row += Isa::kTileVectors * Isa::kLanes) {
+      SumInt8Bytes<Isa, kUnit, Isa::kTileRows, Isa::kTileVectors>(args, d, row);
+    }
+  }
+}
+
+template <class Isa>
+void Int8ValuesBytes(const Int8ValuesArgs& args) {
+  if (args.unit == 1.0f) {
+    SumAllInt8Bytes<Isa, Int8Unit::kOne>(args);
+  } else {
+    SumAllInt8Bytes<Isa, Int8Unit::kOther>(args);
+  }
+}
+
+// Integers of one byte are exact in bf16.
+template <class Isa>
+void Int8WidenPairs(const Int8WidenArgs& args) {
+  using Floats = typename Isa::Floats;
+  constexpr int kTileElems = kInt8StepBytes / kInt8Group;
+  for (std::int64_t d = 0; d < args.padded_dims; d += Isa::kLanes) {
+    const std::int8_t* from =
+        args.values + d / kTileElems * args.tile_stride_bytes + d % kTileElems * kInt8Group;
+    float* to = static_cast<float*>(args.wide) + d;
+    for (int key = 0; key < args.num_keys; key += kInt8Group) {
+      const auto bytes = Isa::LoadInts(from);
+      Unroll<kInt8Group / 2>([&](auto n) HEED_ALWAYS_INLINE {
+        constexpr int kByte = 2 * n.value;
+        const auto low = Isa::ToFloat(Isa::template SignedByte<kByte>(bytes));
+        const auto high = Isa::ToFloat(Isa::template SignedByte<kByte + 1>(bytes));
+        Floats::StorePairs(to + n.value * args.wide_stride, Floats::MakePairs(low, high));
+      });
+      from += kInt8StepBytes;
+      to += kInt8Group / 2 * args.wide_stride;
+    }
+  }
+}
+
+// o = rescale o + products of pairs for kDims x kVecs vectors.
+template <class Isa, int kDims, int kVecs>
+HEED_ALWAYS_INLINE inline void SumInt8Pairs(const Int8ValuesArgs& args, std::int64_t first_dim,
+                                            int first_row) {
+  using Floats = typename Isa::Floats;
+  typename Isa::Vec sums[kDims][kVecs];
+  float* o = args.o + first_dim * kInt8TileRows + first_row;
+  Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+    const auto rescale = Isa::Load(args.rescale + first_row + v.value * Isa::kLanes);
+    Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
+      sums[d.value][v.value] =
+          Isa::Mul(rescale, Isa::Load(o + d.value * kInt8TileRows + v.value * Isa::kLanes));
+    });
+  });
+  const float* weights = static_cast<const float*>(args.weights) + first_row;
+  const float* values = static_cast<const float*>(args.values) + first_dim;
+  for (int key = 0; key < args.num_keys; key += 2) {
+    typename Floats::Pairs rows[kVecs];
+    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+      rows[v.value] = Floats::LoadPairs(weights + v.value * Isa::kLanes);
+    });
+    Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
+      const auto value = Floats::BroadcastPair(values + d.value);
+      Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+        sums[d.value][v.value] = Floats::DotPairs(value, rows[v.value], sums[d.value][v.value]);
+      });
+    });
+    weights += kInt8TileRows;
+    values += args.wide_stride;
+  }
+  Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
+    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+      Isa::Store(o + d.value * kInt8TileRows + v.value * Isa::kLanes, sums[d.value][v.value]);
+    });
+  });
+}
+
+template <class Isa>
+void Int8ValuesPairs(const Int8ValuesArgs& args) {
+  for (std::int64_t d = 0; d < args.padded_dims; d += Isa::kTileRows) {
+    for (int row = 0; row < kInt8TileRows; row += Isa::kTileVectors * Isa::kLanes) {
+      SumInt8Pairs<Isa, Isa::kTileRows, Isa::kTileVectors>(args, d, row);
+    }
+  }
+}
+
+template <class Isa>
+void Int8OutputRows(const Int8RowsArgs& args) {
+  using Floats = typename Isa::Floats;
+  constexpr int kLanes = Isa::kLanes;
+  static_assert(kInt8DimStep % kLanes == 0 && kInt8TileRows % kLanes == 0);
+  for (int row = 0; row < kInt8TileRows; row += kLanes) {
+    const auto factor = Isa::Load(args.factor + row);
+    for (std::int64_t d = 0; d < args.padded_dims; d += kLanes) {
+      typename Isa::Vec square[kLanes];
+      for (int n = 0; n < kLanes; ++n) {
+        square[n] = Isa::Mul(factor, Isa::Load(args.o + (d + n) * kInt8TileRows + row));
+      }
+      Floats::Transpose(square);
+      for (int n = 0; n < kLanes; ++n) {
+        Isa::Store(args.rows + (row + n) * args.padded_dims + d, square[n]);
+      }
+    }
+  }
+}
+
+template <class Output, class Isa = typename Output::Isa>
+constexpr Int8FloatMode MakeInt8Mode(void (*widen)(const Int8WidenArgs&),
+                                     void (*values)(const Int8ValuesArgs&), float weight_unit) {
+  return {Int8FloatWeights<Output, Int8RawDistance<Isa>>,
+          Int8FloatWeights<Output, Int8ScaledDistance<Isa>>, widen, values, weight_unit};
+}
+
+template <class Isa>
+constexpr Int8FloatMode MakeInt8PairsMode() {
+  if constexpr (Isa::kHasPairs) {
+    return MakeInt8Mode<Int8WeightsPairs<Isa>>(Int8WidenPairs<Isa>, Int8ValuesPairs<Isa>, 1.0f);
+  } else {
+    return {nullptr, nullptr, nullptr, nullptr, 1.0f};
+  }
+}
+
+template <class Isa>
+constexpr Int8Kernel MakeInt8Kernel() {
+  return {Isa::kQueryFormat,
+          Int8ScoresOf<Int8RawScores<Isa>>,
+          Int8Weights<Isa>,
+          Int8Widen<Isa>,
+          Int8Values<Isa>,
+          Int8OutputRows<Isa>,
+          Int8ScoresOf<Int8ScaledScores<Isa>>,
+          {MakeInt8Mode<Int8WeightsF32<Isa>>(Int8Widen<Isa>, Int8Values<Isa>, 1.0f),
+           MakeInt8PairsMode<Isa>(),
+           MakeInt8Mode<Int8WeightsBytes<Isa>>(nullptr, Int8ValuesBytes<Isa>, 255.0f)}};
+}
+
+}  // namespace heed::cpu
+
+#endif  // HEED_CPU_KERNEL_INT8_FLOAT_INL_H_
