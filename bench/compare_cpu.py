@@ -5,8 +5,13 @@ Every side gets the same numbers in the same memory ([B, H, S, D]; ONNX Runtime,
 [B, S, H D], a copy in that order) and the same number of threads. Outputs are compared before
 anything is timed. Rounds are interleaved, heed, peer, peer, heed, ..., and a ratio is the median
 over rounds of peer time over heed time. Peers that are not installed or lack the case are left out:
-ONNX Runtime's MultiHeadAttention runs fp32 with as many KV heads as query heads, NumPy the same and
-up to --numpy-limit keys, both forward only. Of a backward pass only the pass itself is timed.
+ONNX Runtime runs fp32 forward passes, by MultiHeadAttention with as many KV heads as query heads and
+by GroupQueryAttention, which is always causal, with fewer; NumPy those with as many KV heads, up to
+--numpy-limit keys. Of a backward pass only the pass itself is timed.
+
+Op decode is one new token against a full cache of each of --decode-lengths keys, 32 query heads on 8
+KV heads, D = 128, beside PyTorch in the faster of two memory layouts (compare_cpu_decode.py).
+Beside the JSON comes a plot of the ratios, where matplotlib is installed.
 
 usage: compare_cpu.py [--threads N] [--rounds N] [--lengths 128,...] [--json FILE] ...
 """
@@ -23,6 +28,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BATCH, HEADS = 1, 8
+DECODE_GROUP = 4
 # Largest difference to PyTorch, of the largest element.
 TOLERANCE = {"float32": 2e-5, "bfloat16": 3e-2}
 
@@ -39,10 +45,11 @@ def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--lengths", default="128,512,1024,4096")
+    parser.add_argument("--lengths", default="128,512,1024,4096,16384")
+    parser.add_argument("--decode-lengths", default="1024,4096,16384,65536,131072")
     parser.add_argument("--head-dims", default="64,128")
     parser.add_argument("--kv-heads", default="8,2")
-    parser.add_argument("--ops", default="forward,backward")
+    parser.add_argument("--ops", default="forward,backward,decode")
     parser.add_argument("--dtypes", default="float32,bfloat16")
     parser.add_argument("--slice-seconds", type=float, default=0.02)
     parser.add_argument("--numpy-limit", type=int, default=4096)
@@ -61,6 +68,7 @@ import torch  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "python"))
 sys.path.insert(0, str(ROOT / "bench"))
+import compare_cpu_decode  # noqa: E402
 from compare_cpu_decode import Tensor, timed  # noqa: E402
 from heed import abi, library  # noqa: E402
 
@@ -131,26 +139,51 @@ def torch_backward(q, k, v, d_o, causal):
     return lambda: list(torch.autograd.grad(o, leaves, d_o, retain_graph=True))
 
 
-def onnx_forward(q, k, v, causal):
-    """MultiHeadAttention of ONNX Runtime as a function that returns [B, H, S, D]."""
-    batch, heads, length, head_dim = q.shape
-    shape = [batch, length, heads * head_dim]
-    value = lambda name: onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
-    node = onnx.helper.make_node("MultiHeadAttention", ["q", "k", "v"], ["o"],
-                                 domain="com.microsoft", num_heads=heads,
-                                 unidirectional=int(causal))
-    graph = onnx.helper.make_graph([node], "attention", [value(n) for n in "qkv"], [value("o")])
+def onnx_session(node, inputs, output):
+    """An ONNX Runtime session of one node; inputs and output are {name: (type, shape)}."""
+    value = lambda name, of: onnx.helper.make_tensor_value_info(name, *of)
+    graph = onnx.helper.make_graph([node], "attention",
+                                   [value(name, of) for name, of in inputs.items()],
+                                   [value(name, of) for name, of in output.items()])
     model = onnx.helper.make_model(graph, ir_version=10, opset_imports=[
         onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.microsoft", 1)])
     session_options = onnxruntime.SessionOptions()
     session_options.intra_op_num_threads = OPTIONS.threads
-    session = onnxruntime.InferenceSession(model.SerializeToString(), session_options,
-                                           providers=["CPUExecutionProvider"])
-    feeds = {name: t.transpose(1, 2).reshape(shape).contiguous().numpy()
+    return onnxruntime.InferenceSession(model.SerializeToString(), session_options,
+                                        providers=["CPUExecutionProvider"])
+
+
+def onnx_forward(q, k, v, causal):
+    """MultiHeadAttention or GroupQueryAttention of ONNX Runtime; gives [B, H, S, D]."""
+    batch, heads, length, head_dim = q.shape
+    floats, ints = onnx.TensorProto.FLOAT, onnx.TensorProto.INT32
+    inputs = {name: (floats, [batch, length, t.shape[1] * head_dim])
+              for name, t in zip("qkv", (q, k, v))}
+    feeds = {name: t.transpose(1, 2).reshape(inputs[name][1]).contiguous().numpy()
              for name, t in zip("qkv", (q, k, v))}
-    run = lambda: session.run(None, feeds)[0]
+    outputs = {"o": (floats, inputs["q"][1])}
+    if k.shape[1] == heads:
+        node = onnx.helper.make_node("MultiHeadAttention", ["q", "k", "v"], ["o"],
+                                     domain="com.microsoft", num_heads=heads,
+                                     unidirectional=int(causal))
+    else:
+        node = onnx.helper.make_node(
+            "GroupQueryAttention", ["q", "k", "v", "", "", "last", "length"],
+            ["o", "present_k", "present_v"], domain="com.microsoft", num_heads=heads,
+            kv_num_heads=k.shape[1])
+        inputs |= {"last": (ints, [batch]), "length": (ints, [1])}
+        feeds |= {"last": np.full(batch, length - 1, np.int32),
+                  "length": np.array([length], np.int32)}
+        outputs |= {name: (floats, list(k.shape)) for name in ("present_k", "present_v")}
+    session = onnx_session(node, inputs, outputs)
+    run = lambda: session.run(["o"], feeds)[0]
     as_heads = lambda o: torch.from_numpy(o).reshape(batch, length, heads, head_dim).transpose(1, 2)
     return lambda: [as_heads(run())]
+
+
+def has_onnx(case):
+    return (onnxruntime is not None and case["dtype"] == "float32" and
+            (case["kv_heads"] == HEADS or case["causal"]))
 
 
 def numpy_forward(q, k, v, causal):
@@ -182,11 +215,11 @@ def calls_of(case):
         heed.prepare_backward(q, k, v, d_o)
         return {"heed": heed.backward, "torch": torch_backward(q, k, v, d_o, causal)}, heed.kernel
     calls = {"heed": heed.forward, "torch": lambda: [sdpa(q, k, v, causal)]}
-    if case["kv_heads"] == HEADS and dtype == torch.float32:
-        if onnxruntime is not None:
-            calls["onnxruntime"] = onnx_forward(q, k, v, causal)
-        if case["length"] <= OPTIONS.numpy_limit:
-            calls["numpy"] = numpy_forward(q, k, v, causal)
+    if has_onnx(case):
+        calls["onnxruntime"] = onnx_forward(q, k, v, causal)
+    if (case["kv_heads"] == HEADS and dtype == torch.float32 and
+            case["length"] <= OPTIONS.numpy_limit):
+        calls["numpy"] = numpy_forward(q, k, v, causal)
     return calls, heed.kernel
 
 
@@ -220,20 +253,43 @@ def measure(case):
     ratio = {name: statistics.median(t / own for t, own in zip(times[name], times["heed"]))
              for name in calls}
     seconds = {name: statistics.median(samples) for name, samples in times.items()}
-    return {**case, "heads": HEADS, "kernel": kernel, "seconds": seconds, "ratio": ratio,
+    return {**case, "kernel": kernel, "seconds": seconds, "ratio": ratio,
             "tflops": {name: useful_flops(case) / s / 1e12 for name, s in seconds.items()},
             "difference_to_torch": off}
+
+
+def measure_decode(case):
+    """A case of compare_cpu_decode.py in the words of this one."""
+    result = compare_cpu_decode.measure(
+        {"dtype": case["dtype"], "batch": 1, "group": DECODE_GROUP, "keys": case["length"]},
+        OPTIONS)
+    flops = 4.0 * case["heads"] * case["length"] * case["head_dim"]
+    seconds = {"heed": result["seconds"], "torch": min(result["peer_seconds"].values())}
+    return {**case, "kernel": result["kernel"], "seconds": seconds,
+            "ratio": {"heed": 1.0, "torch": result["speedup"]},
+            "tflops": {name: flops / s / 1e12 for name, s in seconds.items()},
+            "gigabytes_per_second": result["gigabytes_per_second"],
+            "difference_to_torch": {
+                "heed": result["max_abs_difference"] / result["largest"], "torch": 0.0}}
 
 
 def cases():
     numbers = lambda text: [int(part) for part in text.split(",")]
     for op in OPTIONS.ops.split(","):
+        if op == "decode":
+            for dtype in OPTIONS.dtypes.split(","):
+                for length in numbers(OPTIONS.decode_lengths):
+                    kv_heads = compare_cpu_decode.KV_HEADS
+                    yield {"op": op, "dtype": dtype, "heads": kv_heads * DECODE_GROUP,
+                           "kv_heads": kv_heads, "head_dim": compare_cpu_decode.HEAD_DIM,
+                           "causal": False, "length": length}
+            continue
         for dtype in OPTIONS.dtypes.split(","):
             for kv_heads in numbers(OPTIONS.kv_heads):
                 for head_dim in numbers(OPTIONS.head_dims):
                     for causal in (False, True):
                         for length in numbers(OPTIONS.lengths):
-                            yield {"op": op, "dtype": dtype, "kv_heads": kv_heads,
+                            yield {"op": op, "dtype": dtype, "heads": HEADS, "kv_heads": kv_heads,
                                    "head_dim": head_dim, "causal": causal, "length": length}
 
 
@@ -253,23 +309,52 @@ def save(results):
         pathlib.Path(OPTIONS.json).write_text(json.dumps(report, indent=1) + "\n")
 
 
+def draw_ratios(results):
+    """One panel per peer: how many times as long it takes, by length, a line per kind of case."""
+    try:
+        import matplotlib
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+    except ImportError:
+        return
+    peers = sorted({peer for r in results for peer in r["ratio"] if peer != "heed"})
+    if not OPTIONS.json or not peers:
+        return
+    figure, panels = pyplot.subplots(1, len(peers), figsize=(6 * len(peers), 6), squeeze=False)
+    for panel, peer in zip(panels[0], peers):
+        lines = {}
+        for r in (r for r in results if peer in r["ratio"]):
+            kind = (f"{r['op']} {r['dtype']} {r['heads']}/{r['kv_heads']} D = {r['head_dim']}"
+                    f"{' causal' if r['causal'] else ''}")
+            lines.setdefault(kind, []).append((r["length"], r["ratio"][peer]))
+        for kind, points in lines.items():
+            panel.plot(*zip(*points), marker="o", markersize=3, label=kind)
+        panel.axhline(1.0, color="black", linewidth=0.8)
+        panel.set(xscale="log", yscale="log", xlabel="length",
+                  ylabel=f"time of {peer} / time of heed", title=f"{cpu_model()}: beside {peer}")
+        panel.legend(fontsize=5)
+    figure.tight_layout()
+    figure.savefig(pathlib.Path(OPTIONS.json).with_suffix(".svg"))
+
+
 def main():
     torch.set_num_threads(OPTIONS.threads)
     results, wrong = [], 0
     for case in cases():
-        result = measure(case)
+        result = measure_decode(case) if case["op"] == "decode" else measure(case)
         results.append(result)
         peers = ", ".join(f"{name} {result['ratio'][name]:.2f}x" for name in result["ratio"]
                           if name != "heed")
         heed_off = result["difference_to_torch"]["heed"]
         is_wrong = not heed_off <= TOLERANCE[case["dtype"]]
         wrong += is_wrong
-        print(f"{case['op']:8} {case['dtype']:8} heads {HEADS}/{case['kv_heads']} "
+        print(f"{case['op']:8} {case['dtype']:8} heads {case['heads']}/{case['kv_heads']} "
               f"D {case['head_dim']:3} {'causal' if case['causal'] else 'full  '} "
               f"L {case['length']:5}: {1e3 * result['seconds']['heed']:9.3f} ms; {peers}; "
               f"difference {heed_off:.1e}{' WRONG' if is_wrong else ''}", flush=True)
         # After every case: a run that is stopped keeps what it has.
         save(results)
+    draw_ratios(results)
     return 1 if wrong else 0
 
 
