@@ -60,8 +60,9 @@ DeviceList ReadDevices(const Driver& driver) {
   return list;
 }
 
+// Never destroyed: other threads may still call while the process ends.
 DeviceList& Devices(const Driver& driver) {
-  static DeviceList list = ReadDevices(driver);
+  static DeviceList& list = *new DeviceList(ReadDevices(driver));
   return list;
 }
 
