@@ -7,6 +7,7 @@ import torch.nn.functional as F
 import heed
 import heed.calls
 import heed.torch
+from heed import prepared
 
 
 def inputs(device, dtype=torch.float32, batch=2, q_len=19, kv_len=33, q_heads=4, kv_heads=2, dim=16,
@@ -269,6 +270,12 @@ def test_workspaces_of_recorded_calls(monkeypatch):
     for mine, other in zip(results(), expected):
         assert torch.equal(mine, other)
     assert len(planned) == 3 and max(planned) > 0
+
+    call = prepared.find(prepared.kind_of(q, k, v, {}, True))
+    monkeypatch.setattr(call, "raw_stream", lambda index: None)
+    monkeypatch.setattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: True)
+    assert torch.equal(prepared.run(call, q, k, v, {})[0], o)
+    assert call.exec.workspace is None and call.exec.workspace_bytes == 0
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
