@@ -6,8 +6,8 @@ Every side gets the same numbers in the same memory ([B, H, S, D]; ONNX Runtime,
 anything is timed. Rounds are interleaved, heed, peer, peer, heed, ..., and a ratio is the median
 over rounds of peer time over heed time. Peers that are not installed or lack the case are left out:
 ONNX Runtime runs fp32 forward passes, by MultiHeadAttention with as many KV heads as query heads
-and by GroupQueryAttention, which is always causal, with fewer; NumPy those with as many KV heads, up to
---numpy-limit keys. Of a backward pass only the pass itself is timed.
+and by GroupQueryAttention, which is always causal, with fewer; NumPy those with as many KV heads,
+up to --numpy-limit keys. Of a backward pass only the pass itself is timed.
 
 Op decode is one new token against a full cache of each of --decode-lengths keys, 32 query heads on
 8 KV heads, D = 128, beside PyTorch in the faster of two memory layouts (compare_cpu_decode.py).
