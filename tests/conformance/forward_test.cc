@@ -78,6 +78,7 @@ TEST(Conformance, NamedCase) {
   tally.Report();
 }
 
+#if defined(__x86_64__)
 // Whether Linux lists a CPU feature; false on other systems.
 bool CpuInfoHas(const std::string& flag) {
   std::ifstream file("/proc/cpuinfo");
@@ -86,6 +87,7 @@ bool CpuInfoHas(const std::string& flag) {
   }
   return false;
 }
+#endif
 
 // By other means than the library's; nothing for targets it cannot judge.
 std::optional<bool> CpuHasTarget(std::string_view target) {
