@@ -99,6 +99,20 @@ TEST(Int8Refusals, FeaturesWithoutAKernelAreUnsupported) {
       HEED_UNSUPPORTED, "scale from 2^-8 to 2");
 }
 
+// Keys and values broadcast by strides of 0 take no memory, but their packed form would.
+TEST(Int8Refusals, PackedKeysFitAMemory) {
+  ExpectRefused(
+      [](Int8Call& c) {
+        c.int8.k_scales = nullptr;
+        c.int8.k_block_rows = 0;
+        for (OwnedTensor* tensor : {&c.k, &c.v}) {
+          tensor->shape[1] = std::int64_t{1} << 50;
+          tensor->strides = {0, 0, 0, 1};
+        }
+      },
+      HEED_UNSUPPORTED, "at most 2^50 bytes");
+}
+
 TEST(Int8Refusals, ThereAreNoGradients) {
   Int8Call call(Small(), 1);
   heed_backward_args_t args = HEED_BACKWARD_ARGS_INIT;

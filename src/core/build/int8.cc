@@ -12,6 +12,7 @@ constexpr AxisNames kScaleAxes = {3, {"batch", "heads", "scales"}};
 // Multipliers of the fixed-point softmax fit their integers.
 constexpr double kSmallestFixedScale = 1.0 / 256.0;
 constexpr double kLargestFixedScale = 2.0;
+constexpr double kLargestPackedBytes = 1125899906842624.0;  // 2^50
 
 // What one tensor of scales must look like.
 struct ScaleShape {
@@ -80,6 +81,15 @@ Status BuildInt8(const heed_int8_args_t& args, TensorReader* reader, ForwardProb
 
 const char* Int8Objection(const ForwardProblem& problem) {
   const ScoreRule& score = problem.score;
+  const Shape& shape = problem.shape;
+  // Broadcast tensors may be larger than any memory; their packed form is not.
+  const double packed_bytes = static_cast<double>(shape.batch) *
+                              static_cast<double>(shape.num_kv_heads) *
+                              static_cast<double>(shape.max_kv_len) *
+                              static_cast<double>(shape.head_dim + shape.head_dim_v);
+  if (packed_bytes > kLargestPackedBytes) {
+    return "int8 rows pack at most 2^50 bytes of keys and values";
+  }
   if (problem.has_lengths() || problem.block_table.present()) {
     return "int8 rows take no varlen and no paging";
   }
