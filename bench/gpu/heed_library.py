@@ -46,8 +46,10 @@ class Heed:
         bytes_of_row = source.shape[-1] // (2 if format_name == "int4" else 1)
         payload = torch.empty((*source.shape[:-1], bytes_of_row), device=source.device,
                               dtype=torch.uint8)
-        scales = torch.empty((*source.shape[:-1], groups), device=source.device,
-                             dtype=torch.float32)
+        # One head's scales side by side: [B, S, H, G] in the order [B, H, S, G].
+        batch, slots, heads, _ = source.shape
+        scales = torch.empty((batch, heads, slots, groups), device=source.device,
+                             dtype=torch.float32).transpose(1, 2)
         keep = []
         options = abi.ExecArgs(backend=abi.BACKENDS["cuda"],
                                stream=torch.cuda.current_stream().cuda_stream)

@@ -72,8 +72,15 @@ const char* WhyNotProblem(const KernelRow& row, const RowRequest& request, const
   return nullptr;
 }
 
+constexpr std::int32_t kOldestDecodeFamily = 80;
+
 // Helpers are the same for every family.
 bool IsOfOtherFamily(const KernelRow& row, const CudaFacts& facts) {
+  // Decode rows of all families run beside each other: only those of newer ones go.
+  if (row.backend == Backend::kCuda && row.op == Op::kDecode) {
+    return facts.forced_family != 0 && row.cuda.min_compute_capability > facts.forced_family &&
+           row.cuda.min_compute_capability > kOldestDecodeFamily;
+  }
   return row.backend == Backend::kCuda && (row.op == Op::kForward || row.op == Op::kBackward) &&
          facts.forced_family != 0 && row.cuda.min_compute_capability != facts.forced_family;
 }

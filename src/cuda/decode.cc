@@ -5,8 +5,10 @@
 
 #include "cuda/backend.h"
 #include "cuda/block_layout.h"
+#include "cuda/decode_clusters.h"
 #include "cuda/device_workspace.h"
 #include "cuda/kernels/decode/args.h"
+#include "cuda/kernels/decode/cluster_shape.h"
 #include "cuda/kernels/decode/shape.h"
 #include "cuda/problem_args.h"
 #include "cuda/row_family.h"
@@ -32,6 +34,8 @@ DecodeShape DecodeShapeOf(const KernelTraits& traits) {
           traits.num_warps, traits.kv_groups,  traits.num_stages, traits.variant};
 }
 
+bool HasClusters(const KernelRow& row) { return FamilyOf(row) == kSm90Family; }
+
 // A function of the problem's shape and the GPU, never of lengths.
 struct Schedule {
   DecodeScheduleArg arg = {};
@@ -53,6 +57,18 @@ Schedule ScheduleOf(const DecodeProblem& problem, const KernelRow& row, std::int
   arg.num_row_tiles = static_cast<i32>(row_tiles);
   schedule.num_slots = 2 * num_ctas;
   schedule.num_arrivals = num_ctas;
+  if (HasClusters(row)) {
+    const int log2 = ClustersOf(problem).log2;
+    const std::int64_t num_tasks = std::max<std::int64_t>(1, shape.num_kv_heads);
+    const std::int64_t per_task = std::max<std::int64_t>(1, num_ctas / (num_tasks << log2));
+    arg.num_clusters = static_cast<i32>(per_task);
+    arg.clusters_inverse = static_cast<u32>(device::CeilDiv<std::int64_t>(1 << 16, per_task));
+    arg.alone_blocks = static_cast<i32>(AloneBlocksOf(problem));
+    const bool merges = per_task > 1;
+    schedule.num_slots = merges ? num_tasks * per_task : 0;
+    schedule.num_arrivals = merges ? num_tasks * kClusterWarps : 0;
+    return schedule;
+  }
   if (problem.attention.exec.fixed_split || problem.num_splits > 0) {
     arg.max_parts = static_cast<i32>(
         problem.num_splits > 0 ? std::min<std::int64_t>(problem.num_splits, kMaxParts) : kMaxParts);
@@ -82,7 +98,9 @@ WorkspaceLayout LayoutOf(const DecodeProblem& problem, const KernelRow& row,
   layout.arrivals =
       blocks.Take(static_cast<std::size_t>(schedule.num_arrivals) * sizeof(std::uint32_t));
   layout.partial_o = blocks.Take(rows * columns * sizeof(float));
-  layout.partial_states = blocks.Take(rows * 2 * sizeof(float));
+  // Clusters leave a state with every four columns.
+  const std::size_t states = HasClusters(row) ? columns / 4 : 1;
+  layout.partial_states = blocks.Take(rows * states * 2 * sizeof(float));
   if (problem.rotary.present()) {
     layout.rotated_q = blocks.Take(
         static_cast<std::size_t>(shape.total_q_rows * shape.num_q_heads * shape.head_dim) *
@@ -98,10 +116,19 @@ RowAccess AccessOfDecode(const DecodeProblem& problem) {
                   attention.shape.head_dim, attention.shape.head_dim_v);
 }
 
+int SharedBytesOf(KernelEntry entry, const KernelTraits& traits) {
+  const DecodeShape shape = DecodeShapeOf(traits);
+  return entry == KernelEntry::kDecodeCluster ? ClusterSharedMemoryOf(shape).total_bytes
+                                              : DecodeSharedMemoryOf(shape).total_bytes;
+}
+
 LaunchShape ShapeOf(const KernelKey& key, std::int64_t num_ctas) {
-  const DecodeShape shape = DecodeShapeOf(key.traits);
-  return {num_ctas, DecodeThreads(shape),
-          static_cast<std::size_t>(DecodeSharedMemoryOf(shape).total_bytes)};
+  return {num_ctas, DecodeThreads(DecodeShapeOf(key.traits)),
+          static_cast<std::size_t>(SharedBytesOf(key.entry, key.traits))};
+}
+
+KernelEntry EntryOf(const KernelRow& row) {
+  return HasClusters(row) ? KernelEntry::kDecodeCluster : KernelEntry::kDecode;
 }
 
 std::int64_t NumAppendedRows(const DecodeProblem& problem) {
@@ -201,7 +228,7 @@ DecodeCall CallOf(const DecodeProblem& problem, const Plan& plan, char* block,
 std::size_t DecodeSharedBytesOf(const KernelRow& row, std::int64_t head_dim,
                                 std::int64_t head_dim_v) {
   const KernelTraits traits = TileTraitsOf(row, head_dim, head_dim_v);
-  return static_cast<std::size_t>(DecodeSharedMemoryOf(DecodeShapeOf(traits)).total_bytes);
+  return static_cast<std::size_t>(SharedBytesOf(EntryOf(row), traits));
 }
 
 namespace {
@@ -245,6 +272,11 @@ const char* WhyNotQuantised(const KernelRow& row, const DecodeProblem& problem) 
 
 const char* WhyNotDecode(const KernelRow& row, const DecodeProblem& problem) {
   const core::ScoreRule& score = problem.attention.score;
+  if (HasClusters(row)) {
+    const char* why = WhyNotClusters(problem);
+    if (why != nullptr) return why;
+    if (AccessOfDecode(problem) != RowAccess::kVector16) return "takes 16-byte aligned rows";
+  }
   if (problem.k.format != HEED_KV_PLAIN) {
     const char* why = WhyNotQuantised(row, problem);
     if (why != nullptr) return why;
@@ -269,6 +301,14 @@ void SetFormat(const DecodeProblem& problem, KernelTraits* traits) {
   variant.key_groups_log2 = Log2Of(problem.k.num_groups);
   variant.value_groups_log2 = Log2Of(problem.v.num_groups);
   traits->tile_kv *= 2;
+  const core::Shape& shape = problem.attention.shape;
+  // Rows as columns of the products take fewer registers: half as many warps again.
+  constexpr int kColumnWarps = 12;
+  if (shape.group * shape.max_q_len <= kDecodeColumns && traits->num_warps == 8) {
+    traits->tile_q = kDecodeColumns;
+    traits->num_warps = traits->kv_groups = kColumnWarps;
+    traits->tile_kv = kColumnWarps * kDecodeStepKeys;
+  }
   traits->variant = EncodeDecodeVariant(variant);
   constexpr int kMostStages = 8;
   traits->num_stages = kMostStages;
@@ -283,7 +323,7 @@ void SetFormat(const DecodeProblem& problem, KernelTraits* traits) {
 KernelKey DecodeKeyOf(const KernelRow& row, const DecodeProblem& problem) {
   const core::ScoreRule& score = problem.attention.score;
   KernelKey key;
-  key.entry = KernelEntry::kDecode;
+  key.entry = EntryOf(row);
   key.family = FamilyOf(row);
   key.traits =
       TileTraitsOf(row, problem.attention.shape.head_dim, problem.attention.shape.head_dim_v);
@@ -292,11 +332,16 @@ KernelKey DecodeKeyOf(const KernelRow& row, const DecodeProblem& problem) {
   key.traits.alibi = score.alibi_slopes.present();
   key.traits.paged = problem.attention.block_table.present();
   if (problem.k.format != HEED_KV_PLAIN) SetFormat(problem, &key.traits);
+  if (HasClusters(row)) {
+    DecodeVariant variant = DecodeDecodeVariant(key.traits.variant);
+    variant.cluster_log2 = ClustersOf(problem).log2;
+    key.traits.variant = EncodeDecodeVariant(variant);
+  }
   return key;
 }
 
 std::size_t DecodeSharedBytesOfKey(const KernelKey& key) {
-  return static_cast<std::size_t>(DecodeSharedMemoryOf(DecodeShapeOf(key.traits)).total_bytes);
+  return static_cast<std::size_t>(SharedBytesOf(key.entry, key.traits));
 }
 
 KernelKey DecodeAppendKeyOf(const DecodeProblem& problem) {
@@ -316,6 +361,11 @@ Status PlanDecode(const DecodeProblem& problem, const core::CudaFacts& facts, Pl
   // One task of the plan is a CTA: the schedule gives each an equal share of all keys.
   plan->num_tasks = std::max<std::int64_t>(1, facts.num_multiprocessors) *
                     DecodeDecodeVariant(row.cuda.variant).ctas_per_sm;
+  if (HasClusters(row)) {
+    plan->num_tasks =
+        (problem.attention.shape.num_kv_heads * NumClusters(problem, facts.num_multiprocessors))
+        << ClustersOf(problem).log2;
+  }
   const Schedule schedule = ScheduleOf(problem, row, plan->num_tasks);
   plan->num_splits = std::max<std::int64_t>(1, schedule.arg.max_parts);
   plan->workspace_bytes = LayoutOf(problem, row, schedule).num_bytes;
@@ -356,8 +406,10 @@ Status Decode(const DecodeProblem& problem, const Plan& plan, Action action) {
   DecodeCall call = CallOf(problem, plan, workspace.data(), counters_on_device);
   bool is_capturing = false;
   HEED_RETURN_IF_ERROR(context.IsCapturing(&is_capturing));
-  if (!problem.appends() && is_capturing &&
-      TakeModuleArrivals(call.append.num_arrivals, &call.attend.partials.first)) {
+  const std::int64_t num_arrivals = call.append.num_arrivals;
+  if (!problem.appends() &&
+      (num_arrivals == 0 ||
+       (is_capturing && TakeModuleArrivals(num_arrivals, &call.attend.partials.first)))) {
     call.attend.partials.arrivals = nullptr;
   } else {
     HEED_RETURN_IF_ERROR(LaunchKernel(context, append_key, AppendShapeOf(problem), &call.append));

@@ -39,6 +39,8 @@ EntryNames NamesOf(KernelEntry entry) {
       return {"cuda/kernels/mma/backward_post.cu", "heed_backward_post"};
     case KernelEntry::kDecode:
       return {"cuda/kernels/decode/attend.cu", "heed_decode"};
+    case KernelEntry::kDecodeCluster:
+      return {"cuda/kernels/decode/cluster.cu", "heed_decode_cluster"};
     case KernelEntry::kDecodeAppend:
       return {"cuda/kernels/decode/append.cu", "heed_decode_append"};
     case KernelEntry::kQuantizeKv:

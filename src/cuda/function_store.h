@@ -17,6 +17,7 @@ enum class KernelEntry : int {
   kBackwardWideSm90,
   kBackwardPost,
   kDecode,
+  kDecodeCluster,
   kDecodeAppend,
   kQuantizeKv,
   kCombine,

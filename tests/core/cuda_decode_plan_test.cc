@@ -74,6 +74,36 @@ TEST(CudaDecodePlan, RunsFromAmpereOnInTheSharedMemoryThereIs) {
   EXPECT_NE(Refusal(CudaDecode(DType::kF16, 64, 1), Turing()).find("sm_80"), std::string::npos);
 }
 
+// One token of one sequence: clusters of 8 CTAs for few heads, else pairs, as many as have keys and
+// are resident.
+TEST(CudaDecodePlan, ClustersShareTheHeadsOfOneSequenceOnHopper) {
+  struct Case {
+    std::int64_t num_kv_heads, capacity_rows, num_ctas;
+  };
+  DeviceFacts hopper = Hopper();
+  hopper.cuda.has_tensor_maps = true;  // as every driver that knows Hopper
+  DecodeProblem problem = CudaDecode(DType::kBF16, 128, 1);
+  core::Shape& shape = problem.attention.shape;
+  shape.batch = shape.total_q_rows = 1;
+  for (const Case& c : {Case{2, 1024, 16}, Case{2, 1025, 32}, Case{2, 1 << 17, 112},
+                        Case{8, 4096, 64}, Case{8, 1 << 17, 128}, Case{32, 4096, 128}}) {
+    SCOPED_TRACE(core::Format("%d heads, %d keys", static_cast<int>(c.num_kv_heads),
+                              static_cast<int>(c.capacity_rows)));
+    shape.num_kv_heads = c.num_kv_heads;
+    shape.num_q_heads = c.num_kv_heads * shape.group;
+    problem.capacity_rows = c.capacity_rows;
+    const Plan plan = MustPlan(problem, hopper);
+    EXPECT_EQ(plan.row->tile_q_rows, 8);
+    EXPECT_EQ(plan.num_tasks, c.num_ctas);
+  }
+  problem.capacity_rows = 1 << 20;  // 16 GiB
+  EXPECT_EQ(MustPlan(problem, hopper).row->tile_q_rows, 16);
+  problem.capacity_rows = 4096;
+  EXPECT_EQ(MustPlan(problem, AmpereServer()).row->tile_q_rows, 16);
+  problem.attention.exec.fixed_split = true;
+  EXPECT_EQ(MustPlan(problem, hopper).row->tile_q_rows, 16);
+}
+
 // Lengths live on the device: a graph captured once serves longer ones.
 TEST(CudaDecodePlan, WorkspaceDependsOnTheGpuAloneUnlessTheSplitIsFixed) {
   DecodeProblem problem = CudaDecode(DType::kBF16, 128, 1);

@@ -19,6 +19,7 @@ struct KernelCase {
   bool is_paged = false;
   heed_kv_format_t format = HEED_KV_PLAIN;
   std::int64_t groups = 1;
+  std::int64_t batch = 64;
 };
 
 core::DecodeProblem ProblemOf(const KernelCase& c) {
@@ -33,6 +34,7 @@ core::DecodeProblem ProblemOf(const KernelCase& c) {
     cache->num_groups = c.groups;
     cache->head_dim = cache->payload_elems = 128;
   }
+  problem.attention.shape.batch = c.batch;
   problem.capacity_rows = 4096;
   problem.num_cache_rows = 2;
   return problem;
@@ -61,14 +63,18 @@ TEST(CudaDecodeKernels, CompileWithoutSpills) {
     GTEST_SKIP() << "NOT TESTED: " << found.message();
   }
   for (const KernelCase& c :
-       {KernelCase{"one token", 90}, KernelCase{"one token", 80}, KernelCase{"paged", 90, 1, true},
-        KernelCase{"chunk", 90, 32}, KernelCase{"int8", 90, 1, false, HEED_KV_INT8},
+       {KernelCase{"few tasks", 90, 1, false, HEED_KV_PLAIN, 1, 1}, KernelCase{"one token", 90},
+        KernelCase{"one token", 80}, KernelCase{"paged", 90, 1, true}, KernelCase{"chunk", 90, 32},
+        KernelCase{"int8", 90, 1, false, HEED_KV_INT8},
         KernelCase{"int4", 80, 1, false, HEED_KV_INT4, 2}}) {
     SCOPED_TRACE(core::Format("%s, sm_%d", c.name, c.arch));
     const core::DecodeProblem problem = ProblemOf(c);
     core::Plan plan;
-    const core::Status planned = core::PlanDecode(problem, Gpu(c.arch, 100), &plan, nullptr);
+    core::DeviceFacts facts = Gpu(c.arch, 100);
+    facts.cuda.has_tensor_maps = c.arch == 90;
+    const core::Status planned = core::PlanDecode(problem, facts, &plan, nullptr);
     ASSERT_TRUE(planned.ok()) << planned.message();
+    EXPECT_EQ(plan.row->tile_q_rows == 8, c.batch == 1);
     ExpectCompiles(*compiler, c, cuda::DecodeKeyOf(*plan.row, problem), 0);
     // The division of a quantised append, correctly rounded, is a function that is called.
     ExpectCompiles(*compiler, c, cuda::DecodeAppendKeyOf(problem),

@@ -117,6 +117,9 @@ bool Plans(const KernelRow& row, DecodeInstance& instance) {
   return heed_plan(HEED_OP_DECODE, call.args(), &plan) != HEED_UNSUPPORTED;
 }
 
+// Of Hopper: one token of one sequence, groups of 8, head dims 64 and 128.
+bool IsForFewTasks(const KernelRow& row) { return row.id.find(".sm90.") != std::string_view::npos; }
+
 void RunCase(const DecodeCase& decode_case, const std::vector<KernelRow>& rows,
              std::size_t max_rows, Tally& tally) {
   const std::string id = Describe(decode_case);
@@ -124,10 +127,11 @@ void RunCase(const DecodeCase& decode_case, const std::vector<KernelRow>& rows,
       Takers(rows, decode_case.element, std::max(decode_case.head_dim, decode_case.head_dim_v));
   if (takers.empty()) return;
   DecodeInstance instance(decode_case);
-  if (decode_case.IsQuantised()) {
-    std::erase_if(takers, [&](const KernelRow& row) { return !Plans(row, instance); });
-    if (takers.empty()) return tally.AddFailure(id + ": no row takes it");
-  }
+  // Others take every plain cache.
+  std::erase_if(takers, [&](const KernelRow& row) {
+    return (decode_case.IsQuantised() || IsForFewTasks(row)) && !Plans(row, instance);
+  });
+  if (takers.empty()) return tally.AddFailure(id + ": no row takes it");
   SortByNeed(&takers, tally, decode_case.index);
   if (instance.Run({.backend = HEED_BACKEND_REFERENCE}) != HEED_OK) {
     return tally.AddFailure(id + ": the oracle: " + heed_last_error());
@@ -158,6 +162,92 @@ TEST(GpuDecode, GeneratedCases) {
   });
   tally.Report();
   ReportChecks(rows, tally, options.num_cases);
+}
+
+// The oracle's results for the case as it stands.
+DecodeResults OracleResults(DecodeInstance& instance) {
+  EXPECT_EQ(instance.Run({.backend = HEED_BACKEND_REFERENCE}), HEED_OK) << heed_last_error();
+  return CollectResults(instance);
+}
+
+// Clusters that share a task: around block and row boundaries, with padding, cache rows in any
+// order, sinks, appended rows, empty sequences, and so long that several clusters merge.
+TEST(GpuDecode, ClustersShareFewTasks) {
+  std::vector<KernelRow> rows = RunnableRows(".sm90.");
+  if (rows.empty()) GTEST_SKIP() << "NOT TESTED: no row with clusters runs here";
+  constexpr std::int32_t kLengths[] = {0, 1, 15, 127, 128, 129, 1023, 1025, 3073, 4999};
+  struct Heads {
+    std::int64_t num_kv_heads, group;
+  };
+  std::int64_t num_checks = 0;
+  for (const Heads& heads :
+       {Heads{2, 7}, Heads{8, 4}, Heads{1, 8}, Heads{32, 1}, Heads{5, 3}, Heads{16, 2}}) {
+    for (const std::int32_t length : kLengths) {
+      DecodeCase c;
+      c.index = static_cast<std::uint64_t>(num_checks);
+      c.element = num_checks % 3 == 0 ? Element::kF16 : Element::kBF16;
+      c.head_dim = num_checks % 2 == 0 ? 64 : 128;
+      c.head_dim_v = num_checks % 5 == 0 ? 192 - c.head_dim : c.head_dim;
+      c.num_kv_heads = heads.num_kv_heads;
+      c.group = heads.group;
+      c.slots = length + 1 + num_checks % 3;
+      c.appends = num_checks % 4 == 1;
+      c.causal = HEED_CAUSAL_ON;
+      c.has_sinks = num_checks % 3 == 1;
+      c.has_batch_index = num_checks % 4 == 2;
+      c.lengths = {length};
+      if (num_checks % 4 == 3) c.leftpad = {length / 3};
+      SCOPED_TRACE(Describe(c));
+      DecodeInstance instance(c);
+      const DecodeResults wanted = OracleResults(instance);
+      const DecodeInstance::Bounds bounds = instance.ComputeBounds(DecodeRounding::kTensorCores);
+      bool is_run = false;
+      for (const KernelRow& row : Takers(rows, c.element, std::max(c.head_dim, c.head_dim_v))) {
+        if (!Plans(row, instance)) continue;
+        is_run = true;
+        EXPECT_EQ(RunOn(row, instance, wanted, bounds), "") << row.id;
+      }
+      EXPECT_TRUE(is_run) << heed_last_error();
+      ++num_checks;
+    }
+  }
+}
+
+// One graph, without an append, while the sequence grows past what one cluster keeps to itself.
+TEST(GpuDecode, ReplayedClustersMergeGrowingSequences) {
+  DecodeCase c;
+  c.element = Element::kBF16;
+  c.num_kv_heads = 2;
+  c.group = 4;
+  c.slots = 9000;
+  c.lengths = {9000};
+  c.appends = false;
+  DecodeInstance instance(c);
+  DeviceDecodeCall call(instance.args);
+  const CudaStream stream = Cuda::Get().NewStream();
+  call.exec().stream = stream;
+  ASSERT_EQ(heed_prepare(HEED_OP_DECODE, call.args()), HEED_OK) << heed_last_error();
+  ASSERT_EQ(call.MakeWorkspace(), HEED_OK) << heed_last_error();
+  Cuda::Get().BeginCapture(stream);
+  EXPECT_EQ(heed_decode(call.args()), HEED_OK) << heed_last_error();
+  const CudaGraphExec graph = Cuda::Get().EndCapture(stream);
+  ASSERT_NE(graph, nullptr);
+  const auto lengths = reinterpret_cast<std::uint64_t>(call.args()->cache_lengths->data);
+  auto* host_lengths = static_cast<std::int32_t*>(instance.args.cache_lengths->data);
+  for (const std::int32_t length : {9000, 100, 9000, 3100, 0, 6500}) {
+    SCOPED_TRACE(length);
+    Cuda::Get().ToDevice(lengths, &length, sizeof(length));
+    Cuda::Get().Replay(graph, stream);
+    Cuda::Get().Wait(stream);
+    ASSERT_EQ(call.Finish(), "");
+    const DecodeResults got = CollectResults(instance);
+    *host_lengths = length;
+    EXPECT_EQ(
+        Compare(got, OracleResults(instance), instance.ComputeBounds(DecodeRounding::kTensorCores)),
+        "");
+  }
+  Cuda::Get().Destroy(graph);
+  Cuda::Get().Destroy(stream);
 }
 
 // Two sequences that grow by a token a replay, from an empty and a longer cache.

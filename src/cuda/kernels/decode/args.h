@@ -43,6 +43,10 @@ struct DecodeScheduleArg {
   i32 max_parts;        // > 0: parts of a task depend on its own keys alone, at most this many
   i32 min_part_blocks;  // of such parts
   i32 num_row_tiles;    // of one KV head
+  // Of the kernel with clusters: those of a task, and how many blocks one of them keeps to itself.
+  i32 num_clusters;
+  u32 clusters_inverse;  // 2^16 over num_clusters, rounded up
+  i32 alone_blocks;
 };
 
 // Partial results: o [slot, tile row, padded Dv] relative to 2^max, {max in log2 units, sum} of

@@ -14,6 +14,7 @@ namespace heed::cuda {
 namespace {
 
 using Config = DecodeConfig<Traits>;
+using Rows = Either<Config::kHasColumns, WarpColumns<Config>, WarpRows<Config>>;
 
 __device__ __forceinline__ void SyncTeam(int team) {
   if constexpr (Config::kTeamThreads == 32) {
@@ -60,10 +61,11 @@ struct Ring {
 };
 
 // The rows of a piece whose keys are done, to where they go.
-__device__ __forceinline__ void FinishPiece(WarpRows<Config>& rows, const TaskOutput<Config>& out,
+template <class AnyRows>
+__device__ __forceinline__ void FinishPiece(AnyRows& rows, const TaskOutput<Config>& out,
                                             unsigned char* shared, const Ring& ring, int warp_row) {
   if constexpr (Traits::kKvGroups > 1) {
-    MergeTeams(rows, out, MergeSpace<Config>{shared}, ring.team);
+    MergeTeams<Config>(rows, out, MergeSpace<Config>{shared}, ring.team);
   } else {
     StoreWarpRows(rows, out, warp_row);
   }
@@ -91,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(Config::kNumThreads, Config::kVaria
 
   Work<Traits::kTileKv> work(args);
   if (!work.Start()) return;
-  WarpRows<Config> rows;
+  Rows rows;
   Piece done;
   i32 done_kv_head = 0, done_first_row = 0;
 #pragma unroll 1

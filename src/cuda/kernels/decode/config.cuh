@@ -30,9 +30,13 @@ struct DecodeConfig {
   static constexpr int kNumThreads = DecodeThreads(kShape);
   static constexpr int kTeamThreads = kNumThreads / T::kKvGroups;
   static constexpr int kTeamKeys = T::kTileKv / T::kKvGroups;
+  // Tiles of 8 rows are the columns of the products, see columns.cuh.
+  static constexpr bool kHasColumns = T::kTileQ == 8;
   // Payload takes more work before a product: more keys at a time keep more of it under way.
   static constexpr int kStepKeys =
-      kVariant.format != CacheFormat::kPlain && kTeamKeys % 32 == 0 ? 32 : kDecodeStepKeys;
+      !kHasColumns && kVariant.format != CacheFormat::kPlain && kTeamKeys % 32 == 0
+          ? 32
+          : kDecodeStepKeys;
   static constexpr int kSteps = kTeamKeys / kStepKeys;
   static constexpr int kStepTiles = kStepKeys / 8;
   static constexpr CacheFormat kFormat = kVariant.format;
@@ -52,8 +56,9 @@ struct DecodeConfig {
   using ValueTile = SmemTile<kTeamKeys, kValueRowBytes / 2>;
   static_assert(KeyTile::kBytes == kShared.k_bytes && ValueTile::kBytes == kShared.v_bytes);
   static_assert(kTeamKeys % kDecodeStepKeys == 0);
-  // A warp has 16 rows of the query tile.
-  static_assert(T::kTileQ * T::kKvGroups == 16 * T::kNumWarps);
+  // A warp has 16 rows of the query tile, or all 8.
+  static_assert(T::kTileQ * T::kKvGroups == (kHasColumns ? 8 : 16) * T::kNumWarps);
+  static_assert(!kHasColumns || (kIsQuantised && kTeamKeys == kStepKeys));
 };
 
 }  // namespace heed::cuda

@@ -15,9 +15,10 @@ struct CacheRows {
   const u8* v;
   i64 k_row_bytes, v_row_bytes;
   i64 k_page_bytes, v_page_bytes;
+  // Of the head; contiguous caches: of the sequence too. Only of quantised caches.
+  const float* k_scales;
+  const float* v_scales;
   i32 batch;
-  i32 kv_head;
-  i32 cache_row;
 };
 
 template <class C>
@@ -36,9 +37,11 @@ __device__ __forceinline__ CacheRows MakeCacheRows(const DecodeArgs& args, const
   rows.v_row_bytes = v.row_elems * kBytes;
   rows.k_page_bytes = k.batch_elems * kBytes;
   rows.v_page_bytes = v.batch_elems * kBytes;
+  if constexpr (C::kIsQuantised) {
+    rows.k_scales = args.k.scales + device::RowOffsetElems(args.k.scale_strides, page, 0, kv_head);
+    rows.v_scales = args.v.scales + device::RowOffsetElems(args.v.scale_strides, page, 0, kv_head);
+  }
   rows.batch = piece.batch;
-  rows.kv_head = kv_head;
-  rows.cache_row = static_cast<i32>(page);
   return rows;
 }
 
@@ -75,7 +78,8 @@ class BlockLoader {
   using Traits = typename C::Traits;
   // Rows that this thread's lanes look up for their warp, where that pays.
   static constexpr bool kSharesLookups =
-      Traits::kPaged && 32 % C::kKeyChunks == 0 && C::kKeyChunks == C::kValueChunks;
+      Traits::kPaged && Traits::kRowAccess == 0 && 32 % C::kKeyChunks == 0 &&
+      C::kKeyChunks == C::kValueChunks && C::kTeamKeys % (C::kTeamThreads / C::kKeyChunks) == 0;
 
   // Whether passes of all threads copy the team's rows of so many chunks, neither more nor fewer.
   template <int kChunks>
@@ -104,19 +108,15 @@ class BlockLoader {
 
   __device__ __forceinline__ void Load(u32 stage_address, i32 block) const {
     const i32 first_key = block * Traits::kTileKv + first_row_;
-    KeyPlace place{0, 0};
-    if constexpr (kSharesLookups) {
-      const i32 key = LookupKey(block);
-      if (IsVisible(key)) {
-        place = PlaceOfKey(args_.problem.paging, entry_, key, args_.problem.errors);
-      }
-    }
     const bool is_inner = first_key >= begin_ && first_key + C::kTeamKeys <= end_ &&
                           args_.problem.head_dim == Traits::kHeadDim &&
                           args_.problem.head_dim_v == Traits::kHeadDimV;
     const u32 v_address = stage_address + C::kShared.k_bytes;
     bool is_copied = false;
-    if constexpr (kHasFastCopies) {
+    if constexpr (kSharesLookups) {
+      CopyPagedRows(stage_address, block);
+      is_copied = true;
+    } else if constexpr (kHasFastCopies) {
       if (is_inner) {
         CopyRows<C::kKeyChunks, typename C::KeyTile>(stage_address, rows_.k, rows_.k_row_bytes,
                                                      first_key);
@@ -128,15 +128,16 @@ class BlockLoader {
     if (!is_copied) {
       LoadRows<C::kKeyChunks, typename C::KeyTile>(stage_address, rows_.k, rows_.k_row_bytes,
                                                    rows_.k_page_bytes, args_.problem.head_dim,
-                                                   first_key, place);
+                                                   first_key);
       LoadRows<C::kValueChunks, typename C::ValueTile>(v_address, rows_.v, rows_.v_row_bytes,
                                                        rows_.v_page_bytes, args_.problem.head_dim_v,
-                                                       first_key, place);
+                                                       first_key);
     }
     if constexpr (C::kIsQuantised) {
       const u32 scales = stage_address + C::kShared.k_bytes + C::kShared.v_bytes;
-      LoadScales<C::kKeyGroups>(scales, args_.k, first_key);
-      LoadScales<C::kValueGroups>(scales + C::kTeamKeys * C::kKeyGroups * 4, args_.v, first_key);
+      LoadScales<C::kKeyGroups>(scales, rows_.k_scales, args_.k, first_key);
+      LoadScales<C::kValueGroups>(scales + C::kTeamKeys * C::kKeyGroups * 4, rows_.v_scales,
+                                  args_.v, first_key);
     }
   }
 
@@ -169,10 +170,56 @@ class BlockLoader {
     }
   }
 
+  static __device__ __forceinline__ i64 FromLane(i64 value, int lane) {
+    return __shfl_sync(0xFFFFFFFFu, value, lane);
+  }
+
+  // Rows of pages. A lane says where its row is, once for K and V where both are laid out alike.
+  __device__ __forceinline__ void CopyPagedRows(u32 stage_address, i32 block) const {
+    constexpr int kChunks = C::kKeyChunks;
+    constexpr int kPassRows = 32 / kChunks;
+    constexpr int kRowStep = C::kTeamThreads / kChunks;
+    const bool is_alike =
+        rows_.k_page_bytes == rows_.v_page_bytes && rows_.k_row_bytes == rows_.v_row_bytes;
+    const i32 looked_up = LookupKey(block);
+    i64 k_offset_bytes = -1, v_offset_bytes = -1;  // below 0: zeros
+    if (IsVisible(looked_up)) {
+      const KeyPlace place =
+          PlaceOfKey(args_.problem.paging, entry_, looked_up, args_.problem.errors);
+      if (place.page >= 0) {
+        k_offset_bytes = place.page * rows_.k_page_bytes + place.slot * rows_.k_row_bytes;
+        v_offset_bytes = is_alike
+                             ? k_offset_bytes
+                             : place.page * rows_.v_page_bytes + place.slot * rows_.v_row_bytes;
+      }
+    }
+    const int lane = thread_ % 32;
+    const int chunk = thread_ % kChunks;
+    const bool has_k = chunk * 16 < DecodeRowBytes(C::kFormat, args_.problem.head_dim);
+    const bool has_v = chunk * 16 < DecodeRowBytes(C::kFormat, args_.problem.head_dim_v);
+    const u8* k = rows_.k + chunk * 16;
+    const u8* v = rows_.v + chunk * 16;
+    const u32 v_address = stage_address + C::kShared.k_bytes;
+#pragma unroll
+    for (int pass = 0; pass < C::kTeamKeys / kRowStep; ++pass) {
+      const int source = pass * kPassRows + lane / kChunks;
+      const int row = pass * kRowStep + thread_ / kChunks;
+      const i64 k_offset = FromLane(k_offset_bytes, source);
+      const i64 v_offset = is_alike ? k_offset : FromLane(v_offset_bytes, source);
+      CopyPagedChunk(stage_address + C::KeyTile::ChunkOffset(row, chunk), k, k_offset, has_k);
+      CopyPagedChunk(v_address + C::ValueTile::ChunkOffset(row, chunk), v, v_offset, has_v);
+    }
+  }
+
+  static __device__ __forceinline__ void CopyPagedChunk(u32 address, const u8* data,
+                                                        i64 offset_bytes, bool is_inside) {
+    const bool is_copied = offset_bytes >= 0 && is_inside;
+    ptx::CopyAsync16(address, is_copied ? data + offset_bytes : data, is_copied ? 16u : 0u);
+  }
+
   template <int kChunks, class Tile>
   __device__ __forceinline__ void LoadRows(u32 tile_address, const u8* data, i64 row_bytes,
-                                           i64 page_bytes, i32 head_dim, i32 first_key,
-                                           KeyPlace place) const {
+                                           i64 page_bytes, i32 head_dim, i32 first_key) const {
     constexpr int kCopies = C::kTeamKeys * kChunks;
     constexpr int kPasses = (kCopies + C::kTeamThreads - 1) / C::kTeamThreads;
 #pragma unroll
@@ -184,14 +231,7 @@ class BlockLoader {
       const i32 key = first_key + row;
       bool is_valid = IsVisible(key);
       i64 offset_bytes = 0;
-      if constexpr (kSharesLookups) {
-        constexpr int kRowsPerPass = 32 / kChunks;
-        const int source = pass * kRowsPerPass + thread_ % 32 / kChunks;
-        const i32 page = __shfl_sync(0xFFFFFFFFu, place.page, source);
-        const i32 slot = __shfl_sync(0xFFFFFFFFu, place.slot, source);
-        is_valid = is_valid && page >= 0;
-        offset_bytes = page * page_bytes + slot * row_bytes;
-      } else if constexpr (Traits::kPaged) {
+      if constexpr (Traits::kPaged) {
         if (is_valid) {
           const PagingArg& paging = args_.problem.paging;
           const KeyPlace own = PlaceOfKey(paging, TableEntryOfKey(paging, rows_.batch, key), key,
@@ -218,28 +258,25 @@ class BlockLoader {
 
   // [key][group] of the head; 0 for rows that nobody may see.
   template <int kGroups>
-  __device__ __forceinline__ void LoadScales(u32 address, const KvCacheArg& cache,
-                                             i32 first_key) const {
+  __device__ __forceinline__ void LoadScales(u32 address, const float* source,
+                                             const KvCacheArg& cache, i32 first_key) const {
+    const device::RowStrides& strides = cache.scale_strides;
 #pragma unroll
     for (int at = thread_; at < C::kTeamKeys * kGroups; at += C::kTeamThreads) {
       const i32 key = first_key + at / kGroups;
       bool is_valid = IsVisible(key);
-      KeyPlace place{rows_.cache_row, key};
+      i64 offset_elems = key * strides.row_elems;
       if constexpr (Traits::kPaged) {
         if (is_valid) {
           const PagingArg& paging = args_.problem.paging;
-          place = PlaceOfKey(paging, TableEntryOfKey(paging, rows_.batch, key), key,
-                             args_.problem.errors);
+          const KeyPlace place = PlaceOfKey(paging, TableEntryOfKey(paging, rows_.batch, key), key,
+                                            args_.problem.errors);
           is_valid = place.page >= 0;
+          offset_elems = place.page * strides.batch_elems + place.slot * strides.row_elems;
         }
       }
-      const float* source = cache.scales;
-      if (is_valid) {
-        source +=
-            device::RowOffsetElems(cache.scale_strides, place.page, place.slot, rows_.kv_head) +
-            at % kGroups * cache.scale_group_stride_elems;
-      }
-      LoadWord(address + at * 4, source, is_valid);
+      if constexpr (kGroups > 1) offset_elems += at % kGroups * cache.scale_group_stride_elems;
+      LoadWord(address + at * 4, is_valid ? source + offset_elems : source, is_valid);
     }
   }
 

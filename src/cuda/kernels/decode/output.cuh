@@ -3,7 +3,7 @@
 #ifndef HEED_CUDA_KERNELS_DECODE_OUTPUT_CUH_
 #define HEED_CUDA_KERNELS_DECODE_OUTPUT_CUH_
 
-#include "cuda/kernels/decode/rows.cuh"
+#include "cuda/kernels/decode/columns.cuh"
 
 namespace heed::cuda {
 
@@ -167,48 +167,91 @@ __device__ __forceinline__ float4 SumOfBuffers(const MergeSpace<C>& space, int t
   return sum;
 }
 
-// Adds the rows of all teams up in shared memory, two teams a buffer, in an order that gives the
-// sum one value; the CTA then stores them.
+// The state of the lane's row `at` over the lanes that share it, where that row is in the tile, and
+// whether this lane speaks for it.
+struct LaneRow {
+  device::SoftmaxState state;
+  int tile_row;
+  bool is_writer;
+};
+
+__device__ __forceinline__ device::SoftmaxState StateOfSum(float ref_log2, float sum) {
+  return StateOfRow(ref_log2 == -device::kInfinity ? device::kInfinity : -ref_log2, sum);
+}
+
 template <class C>
-__device__ void MergeTeams(WarpRows<C>& rows, const TaskOutput<C>& out, const MergeSpace<C>& space,
+__device__ __forceinline__ LaneRow LaneRowAt(const WarpRows<C>& rows, int at) {
+  const int lane = threadIdx.x % 32;
+  return LaneRow{RowState(rows, at), lane / 4 + 8 * at, lane % 4 == 0};
+}
+template <class C>
+__device__ __forceinline__ LaneRow LaneRowAt(const WarpColumns<C>& rows, int at) {
+  const int lane = threadIdx.x % 32;
+  return LaneRow{StateOfSum(rows.ref_log2[at], OctetSum(rows.sum[at])), lane % 4 * 2 + at,
+                 lane < 4};
+}
+
+// row += weight * what the lane has of its row `at`; row = instead where it is the first.
+template <class C>
+__device__ __forceinline__ void AddLaneRow(float* row, const WarpRows<C>& rows, int at,
+                                           float weight, bool is_first) {
+  row += threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int n = 0; n < 2 * C::kValueBlocks; ++n) {
+    auto* place = reinterpret_cast<float2*>(row + 8 * n);
+    float2 value = is_first ? make_float2(0.0f, 0.0f) : *place;
+    value.x = fmaf(weight, rows.o[n][2 * at], value.x);
+    value.y = fmaf(weight, rows.o[n][2 * at + 1], value.y);
+    *place = value;
+  }
+}
+template <class C>
+__device__ __forceinline__ void AddLaneRow(float* row, const WarpColumns<C>& rows, int at,
+                                           float weight, bool is_first) {
+  row += threadIdx.x % 32 / 4;
+#pragma unroll
+  for (int n = 0; n < 2 * C::kValueBlocks; ++n) {
+    const float before = is_first ? 0.0f : row[8 * n];
+    row[8 * n] = fmaf(weight, rows.o[n / 2][n % 2 * 2 + at], before);
+  }
+}
+
+// Adds the rows of all teams up in shared memory, several teams a buffer, in an order that gives
+// the sum one value; the CTA then stores them.
+template <class C, class Rows>
+__device__ void MergeTeams(Rows& rows, const TaskOutput<C>& out, const MergeSpace<C>& space,
                            int team) {
   using Traits = typename C::Traits;
-  const int lane = threadIdx.x % 32;
   const i32 num_rows =
       device::Min(Traits::kTileQ,
                   out.args.problem.group * static_cast<i32>(out.args.problem.lengths.max_q_len) -
                       out.first_row);
-  device::SoftmaxState states[2];
+  LaneRow lane_rows[2];
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    states[half] = RowState(rows, half);
-    if (lane % 4 == 0) {
-      space.State(team, lane / 4 + 8 * half) = make_float2(states[half].max_log2, states[half].sum);
+  for (int at = 0; at < 2; ++at) {
+    lane_rows[at] = LaneRowAt(rows, at);
+    const LaneRow& row = lane_rows[at];
+    if (row.is_writer) {
+      space.State(team, row.tile_row) = make_float2(row.state.max_log2, row.state.sum);
     }
   }
   __syncthreads();
   float weight[2];
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int tile_row = lane / 4 + 8 * half;
-    weight[half] = device::RescaleFactor(states[half].max_log2, space.HighestMax(tile_row));
-    if (lane % 4 == 0) space.WeightedSum(team, tile_row) = weight[half] * states[half].sum;
+  for (int at = 0; at < 2; ++at) {
+    const LaneRow& row = lane_rows[at];
+    weight[at] = device::RescaleFactor(row.state.max_log2, space.HighestMax(row.tile_row));
+    if (row.is_writer) space.WeightedSum(team, row.tile_row) = weight[at] * row.state.sum;
   }
+  constexpr int kTurns = C::kShared.merge_turns;
 #pragma unroll 1
-  for (int turn = 0; turn < 2; ++turn) {
-    if (turn == team % 2) {
+  for (int turn = 0; turn < kTurns; ++turn) {
+    if (turn == team % kTurns) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        if (lane / 4 + 8 * half >= num_rows) continue;
-        float* row = space.Row(team / 2, lane / 4 + 8 * half) + lane % 4 * 2;
-#pragma unroll
-        for (int n = 0; n < 2 * C::kValueBlocks; ++n) {
-          auto* at = reinterpret_cast<float2*>(row + 8 * n);
-          float2 value = turn == 0 ? make_float2(0.0f, 0.0f) : *at;
-          value.x = fmaf(weight[half], rows.o[n][2 * half], value.x);
-          value.y = fmaf(weight[half], rows.o[n][2 * half + 1], value.y);
-          *at = value;
-        }
+      for (int at = 0; at < 2; ++at) {
+        const int tile_row = lane_rows[at].tile_row;
+        if (tile_row >= num_rows) continue;
+        AddLaneRow<C>(space.Row(team / kTurns, tile_row), rows, at, weight[at], turn == 0);
       }
     }
     __syncthreads();

@@ -58,24 +58,30 @@ struct Payload<CacheFormat::kFp8E4m3> {
   static constexpr int kPairs = 2;
 
   static __device__ __forceinline__ void Unpack(u32 (&pairs)[2], u32 word) {
-    pairs[0] = Widened(__byte_perm(word, 0u, 0x1404));
-    pairs[1] = Widened(__byte_perm(word, 0u, 0x3424));
+    pairs[0] = WidenLow(word);
+    pairs[1] = WidenHigh(word);
   }
   static __device__ __forceinline__ void UnpackTwo(u32 (&pairs)[4], u32 low, u32 high) {
     const u32 x01 = __byte_perm(low, high, 0x5140);
     const u32 x23 = __byte_perm(low, high, 0x7362);
-    pairs[0] = Widened(__byte_perm(x01, 0u, 0x1404));
-    pairs[1] = Widened(__byte_perm(x01, 0u, 0x3424));
-    pairs[2] = Widened(__byte_perm(x23, 0u, 0x1404));
-    pairs[3] = Widened(__byte_perm(x23, 0u, 0x3424));
+    pairs[0] = WidenLow(x01);
+    pairs[1] = WidenHigh(x01);
+    pairs[2] = WidenLow(x23);
+    pairs[3] = WidenHigh(x23);
   }
 
  private:
 #if __CUDA_ARCH__ >= 890
-  static __device__ __forceinline__ u32 Widened(u32 pair) {
-    return ptx::F16x2OfE4m3x2(__byte_perm(pair, 0u, 0x4431));
-  }
+  // Bytes 0 and 1, bytes 2 and 3.
+  static __device__ __forceinline__ u32 WidenLow(u32 word) { return ptx::F16x2OfE4m3x2(word); }
+  static __device__ __forceinline__ u32 WidenHigh(u32 word) { return ptx::F16x2OfHighE4m3x2(word); }
 #else
+  static __device__ __forceinline__ u32 WidenLow(u32 word) {
+    return Widened(__byte_perm(word, 0u, 0x1404));
+  }
+  static __device__ __forceinline__ u32 WidenHigh(u32 word) {
+    return Widened(__byte_perm(word, 0u, 0x3424));
+  }
   // The byte in the upper half of each fp16 to the number over 2^8: the exponents' biases differ by
   // 8, and e4m3 has a bit less of exponent. NaN, all ones, stays NaN.
   static __device__ __forceinline__ u32 Widened(u32 pair) {
@@ -94,25 +100,29 @@ struct Payload<CacheFormat::kInt4> {
   static constexpr int kPairs = 4;
 
   // Pairs (i, i + 4) of a word.
-  static __device__ __forceinline__ void Unpack(u32 (&pairs)[4], u32 word) {
-    word ^= 0x88888888u;  // 0 .. 15
-#pragma unroll
-    for (int i = 0; i < 4; ++i) pairs[i] = Nibbles(word >> (4 * i));
-  }
+  static __device__ __forceinline__ void Unpack(u32 (&pairs)[4], u32 word) { Widen(pairs, word); }
   static __device__ __forceinline__ void UnpackTwo(u32 (&pairs)[8], u32 low, u32 high) {
-    const u32 first = __byte_perm(low, high, 0x5410) ^ 0x88888888u;
-    const u32 second = __byte_perm(low, high, 0x7632) ^ 0x88888888u;
+    u32 half[4];
+    Widen(half, __byte_perm(low, high, 0x5410));
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      pairs[i] = Nibbles(first >> (4 * i));
-      pairs[4 + i] = Nibbles(second >> (4 * i));
-    }
+    for (int i = 0; i < 4; ++i) pairs[i] = half[i];
+    Widen(half, __byte_perm(low, high, 0x7632));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) pairs[4 + i] = half[i];
   }
 
  private:
-  // 1024 + 8 + x to x.
-  static __device__ __forceinline__ u32 Nibbles(u32 word) {
-    return ptx::SubF16x2((word & 0x000F000Fu) | 0x64006400u, 0x64086408u);
+  // Nibbles i of both halves. Flipping their sign bits leaves u = x + 8, below an exponent that
+  // makes them 1024 + u, or 1024 + 16 u where they stay in the upper half of a byte.
+  static __device__ __forceinline__ void Widen(u32 (&pairs)[4], u32 word) {
+#pragma unroll
+    for (int byte = 0; byte < 2; ++byte) {
+      const u32 bits = word >> (8 * byte);
+      pairs[2 * byte] = ptx::SubF16x2((bits & 0x000F000Fu) ^ 0x64086408u, 0x64086408u);
+      // (1024 + 16 u) / 16 - 72
+      pairs[2 * byte + 1] =
+          ptx::FmaF16x2((bits & 0x00F000F0u) ^ 0x64806480u, 0x2C002C00u, 0xD480D480u);
+    }
   }
 };
 

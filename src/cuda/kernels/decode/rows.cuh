@@ -41,17 +41,17 @@ struct WarpRows {
   i32 inner_low, inner_high;  // keys that all rows may see
 };
 
-// Turns a row of q into fp16 with a largest magnitude of 1 to 2, a power of two away, which costs
-// no digit that counts. Returns what undoes it.
+// Turns a row of q, of which four lanes have a share each, into fp16 with a largest magnitude of 1
+// to 2, a power of two away, which costs no digit that counts. Returns what undoes it.
 template <class C>
-__device__ __forceinline__ float NormaliseQuery(WarpRows<C>& rows, int half) {
+__device__ __forceinline__ float NormaliseQuery(u32 (&words)[C::kKeyBlocks][2]) {
   using Element = typename C::Element;
   float largest = 0.0f;
 #pragma unroll
   for (int block = 0; block < C::kKeyBlocks; ++block) {
 #pragma unroll
     for (int part = 0; part < 2; ++part) {
-      const u32 bits = rows.q[block][half + 2 * part];
+      const u32 bits = words[block][part];
       largest = fmaxf(largest, fabsf(Element::ToF32(static_cast<u16>(bits))));
       largest = fmaxf(largest, fabsf(Element::ToF32(static_cast<u16>(bits >> 16))));
     }
@@ -65,7 +65,7 @@ __device__ __forceinline__ float NormaliseQuery(WarpRows<C>& rows, int half) {
   for (int block = 0; block < C::kKeyBlocks; ++block) {
 #pragma unroll
     for (int part = 0; part < 2; ++part) {
-      u32& bits = rows.q[block][half + 2 * part];
+      u32& bits = words[block][part];
       bits = F16::Pack(Element::ToF32(static_cast<u16>(bits)) * inverse,
                        Element::ToF32(static_cast<u16>(bits >> 16)) * inverse);
     }
@@ -73,69 +73,90 @@ __device__ __forceinline__ float NormaliseQuery(WarpRows<C>& rows, int half) {
   return factor;
 }
 
+// What lane t of a quad has of a row of q, for each block of 16 elements.
 template <class C>
-__device__ __forceinline__ void LoadQueries(WarpRows<C>& rows, const DecodeArgs& args, i32 batch,
-                                            i32 kv_head, i32 first_row) {
+__device__ __forceinline__ void LoadQueryRow(u32 (&words)[C::kKeyBlocks][2], const DecodeArgs& args,
+                                             const QueryRow& row, i32 batch) {
   using Storage = typename C::Element::Storage;
   const int lane = threadIdx.x % 32;
   const i32 head_dim = args.problem.head_dim;
+  const auto* q = static_cast<const Storage*>(args.q.data) +
+                  device::RowOffsetElems(args.q.strides, batch, row.token, row.q_head);
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const QueryRow row = QueryRowAt(args.problem, kv_head, first_row + lane / 4 + 8 * half);
-    const auto* q = static_cast<const Storage*>(args.q.data) +
-                    device::RowOffsetElems(args.q.strides, batch, row.token, row.q_head);
+  for (int block = 0; block < C::kKeyBlocks; ++block) {
 #pragma unroll
-    for (int block = 0; block < C::kKeyBlocks; ++block) {
-#pragma unroll
-      for (int part = 0; part < 2; ++part) {
-        const int d = QueryElement<C::kFormat>(block, lane % 4, part, 0);
-        const int next = QueryElement<C::kFormat>(block, lane % 4, part, 1);
-        u32 bits = 0;
-        if (row.is_real) {
-          if constexpr (C::Traits::kRowAccess == 0 && C::kFormat != CacheFormat::kInt4) {
-            if (d < head_dim) bits = *reinterpret_cast<const u32*>(q + d);
-          } else {
-            if (d < head_dim) bits = q[d];
-            if (next < head_dim) bits |= static_cast<u32>(q[next]) << 16;
-          }
+    for (int part = 0; part < 2; ++part) {
+      const int d = QueryElement<C::kFormat>(block, lane % 4, part, 0);
+      const int next = QueryElement<C::kFormat>(block, lane % 4, part, 1);
+      u32 bits = 0;
+      if (row.is_real) {
+        if constexpr (C::Traits::kRowAccess == 0 && C::kFormat != CacheFormat::kInt4) {
+          if (d < head_dim) bits = *reinterpret_cast<const u32*>(q + d);
+        } else {
+          if (d < head_dim) bits = q[d];
+          if (next < head_dim) bits |= static_cast<u32>(q[next]) << 16;
         }
-        rows.q[block][half + 2 * part] = bits;
       }
+      words[block][part] = bits;
     }
-    if constexpr (C::kIsQuantised) rows.q_factor[half] = NormaliseQuery(rows, half);
   }
 }
 
-// A new piece. tile_keys: keys that some row of the tile may see.
+template <class C>
+__device__ __forceinline__ void LoadQueries(WarpRows<C>& rows, const DecodeArgs& args, i32 batch,
+                                            i32 kv_head, i32 first_row) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    u32 words[C::kKeyBlocks][2];
+    LoadQueryRow<C>(words, args, QueryRowAt(args.problem, kv_head, first_row + lane / 4 + 8 * half),
+                    batch);
+    if constexpr (C::kIsQuantised) rows.q_factor[half] = NormaliseQuery<C>(words);
+#pragma unroll
+    for (int block = 0; block < C::kKeyBlocks; ++block) {
+#pragma unroll
+      for (int part = 0; part < 2; ++part) rows.q[block][half + 2 * part] = words[block][part];
+    }
+  }
+}
+
+// A row of a new piece, the lane's at `at`. tile_keys: keys that some row of the tile may see.
+template <class Rows>
+__device__ __forceinline__ void StartRow(Rows& rows, int at, const DecodeArgs& args,
+                                         const Piece& piece, device::KeyRange tile_keys,
+                                         const QueryRow& row) {
+  // Rows past the last one see what lets whole blocks go without a mask.
+  rows.low[at] = static_cast<i32>(tile_keys.begin);
+  rows.high[at] = static_cast<i32>(tile_keys.end);
+  if (row.is_real) {
+    const device::KeyRange keys = KeysOfTokens(args, piece.keys, row.token, row.token);
+    rows.low[at] = static_cast<i32>(keys.begin);
+    rows.high[at] = static_cast<i32>(keys.end);
+  }
+  rows.ref_log2[at] = -device::kInfinity;
+  rows.sum[at] = 0.0f;
+  if constexpr (Rows::Traits::kAlibi) {
+    const ProblemArg& problem = args.problem;
+    rows.position[at] = row.token + static_cast<i32>(device::PositionShift(
+                                        problem.score.window.alignment, problem.lengths.max_q_len,
+                                        piece.keys.kv_len));
+    const HeadArg& slopes = problem.score.alibi_slopes;
+    rows.slope_log2[at] =
+        slopes
+            .data[piece.batch * slopes.batch_stride_elems + row.q_head * slopes.head_stride_elems] *
+        static_cast<float>(device::kLog2E);
+  }
+}
+
 template <class C>
 __device__ __forceinline__ void StartRows(WarpRows<C>& rows, const DecodeArgs& args,
                                           const Piece& piece, device::KeyRange tile_keys,
                                           i32 kv_head, i32 first_row) {
-  const ProblemArg& problem = args.problem;
   const int lane = threadIdx.x % 32;
-  const i64 num_tokens = problem.lengths.max_q_len;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const QueryRow row = QueryRowAt(problem, kv_head, first_row + lane / 4 + 8 * half);
-    // Rows past the last one see what lets whole blocks go without a mask.
-    rows.low[half] = static_cast<i32>(tile_keys.begin);
-    rows.high[half] = static_cast<i32>(tile_keys.end);
-    if (row.is_real) {
-      const device::KeyRange keys = KeysOfTokens(args, piece.keys, row.token, row.token);
-      rows.low[half] = static_cast<i32>(keys.begin);
-      rows.high[half] = static_cast<i32>(keys.end);
-    }
-    rows.ref_log2[half] = -device::kInfinity;
-    rows.sum[half] = 0.0f;
-    if constexpr (C::Traits::kAlibi) {
-      rows.position[half] =
-          row.token + static_cast<i32>(device::PositionShift(problem.score.window.alignment,
-                                                             num_tokens, piece.keys.kv_len));
-      const HeadArg& slopes = problem.score.alibi_slopes;
-      rows.slope_log2[half] = slopes.data[piece.batch * slopes.batch_stride_elems +
-                                          row.q_head * slopes.head_stride_elems] *
-                              static_cast<float>(device::kLog2E);
-    }
+    StartRow(rows, half, args, piece, tile_keys,
+             QueryRowAt(args.problem, kv_head, first_row + lane / 4 + 8 * half));
   }
   i32 low = device::Max(rows.low[0], rows.low[1]);
   i32 high = device::Min(rows.high[0], rows.high[1]);

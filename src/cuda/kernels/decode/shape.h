@@ -15,16 +15,17 @@ struct DecodeVariant {
   CacheFormat format = CacheFormat::kPlain;
   int key_groups_log2 = 0;  // scales of a row of K, of V
   int value_groups_log2 = 0;
+  int cluster_log2 = 0;  // CTAs of a cluster, of the kernel that has them
 };
 
 HEED_DEVICE int EncodeDecodeVariant(const DecodeVariant& v) {
   return v.ctas_per_sm + (static_cast<int>(v.format) << 4) + (v.key_groups_log2 << 8) +
-         (v.value_groups_log2 << 12);
+         (v.value_groups_log2 << 12) + (v.cluster_log2 << 16);
 }
 
 HEED_DEVICE DecodeVariant DecodeDecodeVariant(int variant) {
   return DecodeVariant{variant & 15, static_cast<CacheFormat>((variant >> 4) & 15),
-                       (variant >> 8) & 15, (variant >> 12) & 15};
+                       (variant >> 8) & 15, (variant >> 12) & 15, (variant >> 16) & 15};
 }
 
 // The numbers of KernelTraits that decide the shape.
@@ -56,6 +57,7 @@ HEED_DEVICE int DecodeUnitElems(CacheFormat format) {
   return format == CacheFormat::kPlain ? 8 : format == CacheFormat::kInt4 ? 64 : 32;
 }
 
+inline constexpr int kDecodeColumns = 8;    // query rows as columns of products, see columns.cuh
 inline constexpr int kDecodeStepKeys = 16;  // keys of one step of a warp
 
 HEED_DEVICE int DecodeThreads(const DecodeShape& shape) { return shape.num_warps * 32; }
@@ -68,7 +70,8 @@ struct DecodeSharedMemory {
   int stage_bytes = 0;   // of one team
   int team_bytes = 0;    // all stages
   int merge_offset_bytes = 0;
-  int merge_buffers = 0;    // sums of O, each of two teams
+  int merge_turns = 0;      // teams that add up in one buffer
+  int merge_buffers = 0;    // sums of O
   int merge_row_elems = 0;  // distance of two rows of O, fp32
   int state_offset_bytes = 0;
   int flag_offset_bytes = 0;
@@ -89,7 +92,8 @@ HEED_DEVICE DecodeSharedMemory DecodeSharedMemoryOf(const DecodeShape& shape) {
   m.team_bytes = m.stage_bytes * shape.num_stages;
   m.merge_offset_bytes = m.team_bytes * shape.kv_groups;
   m.merge_row_elems = shape.head_dim_v + 4;  // a shift of 4 banks from row to row
-  m.merge_buffers = shape.kv_groups / 2;
+  m.merge_turns = shape.kv_groups > 8 ? 4 : 2;
+  m.merge_buffers = shape.kv_groups / m.merge_turns;
   m.state_offset_bytes =
       m.merge_offset_bytes + m.merge_buffers * shape.tile_q * m.merge_row_elems * 4;
   m.flag_offset_bytes =

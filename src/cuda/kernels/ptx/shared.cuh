@@ -30,6 +30,13 @@ __device__ __forceinline__ void LoadMatrixX4Transposed(u32 (&r)[4], u32 address)
                : "memory");
 }
 
+// sm_75. Transposes an 8x8 matrix of 16-bit elements that a warp holds as LoadMatrixX4 leaves one.
+__device__ __forceinline__ u32 TransposeMatrix(u32 r) {
+  u32 transposed;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(r));
+  return transposed;
+}
+
 // sm_80. 16 bytes global -> shared past L1; num_bytes < 16 reads less and fills with zeros.
 __device__ __forceinline__ void CopyAsync16(u32 shared_address, const void* global, u32 num_bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address), "l"(global),

@@ -1,0 +1,79 @@
+#include "cuda/decode_clusters.h"
+
+#include <algorithm>
+
+#include "cuda/kernels/decode/cluster_shape.h"
+
+namespace heed::cuda {
+
+using core::DecodeProblem;
+
+namespace {
+
+// What a CTA of one cluster reads before others join it: merging takes as long as reading this.
+constexpr std::int64_t kClusterAloneBytes = 64 << 10;
+constexpr std::int64_t kMeasuredMultiprocessors = 132;
+constexpr Clusters kOctets = {3, 14};
+constexpr Clusters kPairs = {1, 66};
+
+std::int64_t BytesOfTask(const DecodeProblem& problem) {
+  const core::Shape& shape = problem.attention.shape;
+  return problem.capacity_rows * 2 * (shape.head_dim + shape.head_dim_v);
+}
+
+}  // namespace
+
+// Octets for few heads, unless they leave CTAs idle that a long cache has use for.
+Clusters ClustersOf(const DecodeProblem& problem) {
+  constexpr std::int64_t kMostOctetBytes = 32 << 20;  // of a task with one octet
+  const std::int64_t num_heads = problem.attention.shape.num_kv_heads;
+  const std::int64_t per_task = kOctets.max_resident / std::max<std::int64_t>(1, num_heads);
+  const bool is_idle = per_task == 1 && BytesOfTask(problem) > kMostOctetBytes;
+  return per_task == 0 || is_idle ? kPairs : kOctets;
+}
+
+std::int64_t NumClusters(const DecodeProblem& problem, std::int64_t num_multiprocessors) {
+  const Clusters clusters = ClustersOf(problem);
+  const std::int64_t num_heads = std::max<std::int64_t>(1, problem.attention.shape.num_kv_heads);
+  const std::int64_t resident =
+      clusters.max_resident * num_multiprocessors / kMeasuredMultiprocessors;
+  const std::int64_t useful =
+      device::CeilDiv<std::int64_t>(problem.capacity_rows, kClusterBlockKeys << clusters.log2);
+  return std::clamp<std::int64_t>(resident / num_heads, 1, std::max<std::int64_t>(1, useful));
+}
+
+std::int64_t AloneBlocksOf(const DecodeProblem& problem) {
+  const core::Shape& shape = problem.attention.shape;
+  const std::int64_t block_bytes = kClusterBlockKeys * 2 * (shape.head_dim + shape.head_dim_v);
+  return (kClusterAloneBytes / block_bytes) << ClustersOf(problem).log2;
+}
+
+const char* WhyNotClusters(const DecodeProblem& problem) {
+  const core::ForwardProblem& attention = problem.attention;
+  const core::Shape& shape = attention.shape;
+  if (shape.batch != 1 || shape.max_q_len != 1 || shape.group > kClusterTileRows) {
+    return "takes one token of one sequence and groups of up to 8 query heads";
+  }
+  if (!IsClusterHeadDim(shape.head_dim) || !IsClusterHeadDim(shape.head_dim_v)) {
+    return "takes head dims of 64 and 128";
+  }
+  if (problem.k.format != HEED_KV_PLAIN || attention.block_table.present()) {
+    return "takes plain contiguous caches";
+  }
+  const core::ScoreRule& score = attention.score;
+  const bool sees_all =
+      score.window.left < 0 &&
+      (score.window.right < 0 || score.window.alignment == device::Alignment::kBottomRight);
+  if (!sees_all || score.softcap > 0.0 || score.alibi_slopes.present()) {
+    return "takes no window, softcap or ALiBi";
+  }
+  if (attention.exec.fixed_split || problem.num_splits > 0) return "has splits of its own";
+  constexpr std::int64_t kMostBytesOfPair = 16 << 20;
+  if (shape.num_kv_heads > kPairs.max_resident) return "takes up to 66 KV heads";
+  if (shape.num_kv_heads * BytesOfTask(problem) > kMostBytesOfPair * kPairs.max_resident) {
+    return "takes caches of up to 1 GiB";
+  }
+  return nullptr;
+}
+
+}  // namespace heed::cuda

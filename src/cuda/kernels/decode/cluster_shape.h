@@ -1,0 +1,52 @@
+// Numbers of the decode kernel for Hopper that host and device share. No device code.
+#ifndef HEED_CUDA_KERNELS_DECODE_CLUSTER_SHAPE_H_
+#define HEED_CUDA_KERNELS_DECODE_CLUSTER_SHAPE_H_
+
+#include "cuda/kernels/decode/shape.h"
+
+namespace heed::cuda {
+
+inline constexpr int kClusterTileRows = 8;   // query heads of a group: columns of a product
+inline constexpr int kClusterWarps = 8;      // of a CTA
+inline constexpr int kClusterWarpKeys = 16;  // of a warp in a block
+inline constexpr int kClusterBlockKeys = kClusterWarps * kClusterWarpKeys;
+inline constexpr int kMostClusterCtas = 8;  // what every GPU with clusters takes
+inline constexpr int kClusterRowPadBytes = 16;
+
+// Head dims whose rows a warp copies in whole passes.
+HEED_DEVICE bool IsClusterHeadDim(device::i64 head_dim) {
+  return head_dim == 64 || head_dim == 128;
+}
+
+// Shared memory: a ring of rows of K and V for every warp, then what CTAs of the cluster send each
+// other, then the softmax states of the warps.
+struct ClusterSharedMemory {
+  int k_row_bytes = 0;  // padded, so that 8 rows lie in different banks
+  int v_row_bytes = 0;
+  int stage_bytes = 0;  // of one warp: K, then V
+  int warp_bytes = 0;
+  int sum_offset_bytes = 0;        // float4 per received quad of columns
+  int sum_state_offset_bytes = 0;  // {maximum in log2 units, sum} per received quad
+  int warp_state_offset_bytes = 0;
+  int barrier_offset_bytes = 0;  // that what the cluster sends arrives at
+  int total_bytes = 0;
+};
+
+HEED_DEVICE ClusterSharedMemory ClusterSharedMemoryOf(const DecodeShape& shape) {
+  ClusterSharedMemory m;
+  m.k_row_bytes = shape.head_dim * 2 + kClusterRowPadBytes;
+  m.v_row_bytes = shape.head_dim_v * 2 + kClusterRowPadBytes;
+  m.stage_bytes = kClusterWarpKeys * (m.k_row_bytes + m.v_row_bytes);
+  m.warp_bytes = m.stage_bytes * shape.num_stages;
+  const int quads = kClusterTileRows * shape.head_dim_v / 4;
+  m.sum_offset_bytes = m.warp_bytes * kClusterWarps;
+  m.sum_state_offset_bytes = m.sum_offset_bytes + quads * 16;
+  m.warp_state_offset_bytes = m.sum_state_offset_bytes + quads * 8;
+  m.barrier_offset_bytes = m.warp_state_offset_bytes + kClusterWarps * kClusterTileRows * 8;
+  m.total_bytes = m.barrier_offset_bytes + 16;
+  return m;
+}
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_KERNELS_DECODE_CLUSTER_SHAPE_H_
