@@ -27,6 +27,26 @@ std::string LayoutText(const ForwardProblem& problem) {
   return Format("%s q, %s kv", q, kv);
 }
 
+std::string ScalesText(const char* name, const ScaleView& scales, const char* without_blocks) {
+  if (!scales.present()) return {};
+  if (scales.block_rows == 0) return Format(", %s scales per %s", name, without_blocks);
+  return Format(", %s scales per %" PRId64 " rows", name, scales.block_rows);
+}
+
+// Empty unless q, k and v are int8.
+std::string Int8Text(const ForwardProblem& problem) {
+  if (problem.dtype() != DType::kI8) return {};
+  const Int8Rule& rule = problem.int8;
+  const char* values = rule.values == HEED_INT8_VALUES_U8     ? "u8"
+                       : rule.values == HEED_INT8_VALUES_BF16 ? "bf16"
+                                                              : "f32";
+  return Format("int8: %s softmax, P V at least %s, o %s",
+                rule.softmax == HEED_INT8_SOFTMAX_FIXED ? "fixed" : "float", values,
+                DTypeName(problem.o.dtype)) +
+         ScalesText("q", rule.q, "head") + ScalesText("k", rule.k, "head") +
+         ScalesText("v", rule.v, "channel") + "\n";
+}
+
 // "Sq" is the longest sequence when q is packed, "Skv" likewise.
 std::string DescribeAs(Op op, const ForwardProblem& problem) {
   const Shape& shape = problem.shape;
@@ -38,7 +58,7 @@ std::string DescribeAs(Op op, const ForwardProblem& problem) {
                  shape.batch, shape.num_q_heads, shape.num_kv_heads, shape.max_q_len,
                  shape.max_kv_len, shape.head_dim, shape.head_dim_v, LayoutText(problem).c_str(),
                  problem.lse.present() ? ", with lse" : "");
-  return text + DescribeRule(problem.score);
+  return text + DescribeRule(problem.score) + Int8Text(problem);
 }
 
 }  // namespace

@@ -149,6 +149,21 @@ TEST(Int8Modes, TheAbiRunsWhatThePlanSays) {
   }
 }
 
+TEST(Int8Modes, ExplainSaysHowIntegersAreRead) {
+  Int8Case spec;
+  spec.q_block = 16;
+  spec.k_block = spec.v_block = 0;
+  spec.values = HEED_INT8_VALUES_U8;
+  spec.o_dtype = kBF16;
+  const Int8Call call(spec, 1);
+  char text[16384];
+  ASSERT_EQ(heed_explain(HEED_OP_FORWARD, &call.args, text, sizeof text, nullptr), HEED_OK);
+  EXPECT_NE(std::string(text).find("int8: float softmax, P V at least u8, o bf16, q scales per 16 "
+                                   "rows, k scales per head, v scales per channel\n"),
+            std::string::npos)
+      << text;
+}
+
 // Rows of one interleaved buffer, and a scale for all by strides of 0.
 TEST(Int8Modes, StridesOfTensorsAndScalesAreFollowed) {
   Int8Case spec;
