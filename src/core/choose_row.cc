@@ -216,7 +216,26 @@ std::int32_t RankHere(const KernelRow& row, const RowRequest& request, const Dev
   return rank - kCrowdedPenalty;
 }
 
-std::string WhyOutranked(const KernelRow& row, const DeviceFacts& facts) {
+const char* UseText(CudaUse use) {
+  switch (use) {
+    case CudaUse::kFull:
+      return "calls without a right bound, ALiBi or bias, or with long sequences";
+    case CudaUse::kCausal:
+      return "calls with a right bound, ALiBi or bias, or with short sequences";
+    case CudaUse::kFewTasks:
+      return "few query tiles";
+    case CudaUse::kAny:
+      break;
+  }
+  return "any call";
+}
+
+std::string WhyOutranked(const KernelRow& row, const RowRequest& request,
+                         const DeviceFacts& facts) {
+  if (row.backend == Backend::kCuda && row.cuda.use != CudaUse::kAny &&
+      row.cuda.use != request.cuda_use) {
+    return Format("ranks below the chosen row: it is tuned for %s", UseText(row.cuda.use));
+  }
   if (!IsSlowBf16Dot(row, facts)) return "ranks below the chosen row";
   return "ranks below the chosen row: bf16 dot products are slower than fp32 on this CPU";
 }
@@ -343,7 +362,8 @@ Status ChooseRow(const RowRequest& request, const DeviceFacts& facts, Plan* plan
     for (const KernelRow& row : KernelRows()) {
       if (row.op != request.op || &row == best || NeedsOtherDevice(row, request)) continue;
       std::optional<Objection> objection = ObjectionTo(row, request, facts);
-      if (!objection) objection = Objection{Stage::kForcedKernel, WhyOutranked(row, facts)};
+      if (!objection)
+        objection = Objection{Stage::kForcedKernel, WhyOutranked(row, request, facts)};
       rejected.push_back({&row, std::move(*objection)});
     }
   }

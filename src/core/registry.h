@@ -20,8 +20,8 @@ inline constexpr int kNumCpuTargets = 6;
 // What a CUDA row is tuned for. It runs other problems too, ranked below rows tuned for them.
 enum class CudaUse : std::uint8_t {
   kAny,
-  kFull,     // no bound on the right of the window
-  kCausal,   // a bound on the right
+  kFull,     // no bound on the right of the window, tiles of many query rows
+  kCausal,   // a bound on the right, or too few query rows for those
   kFewTasks  // fewer query tiles than the GPU has multiprocessors
 };
 

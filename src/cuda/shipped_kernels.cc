@@ -60,6 +60,8 @@ void AddFeatures(const FeatureSet& features, DType dtype, ForwardProblem* proble
   score.alibi_slopes.is_present = features.alibi;
   if (features.bias || features.d_bias) score.bias.dtype = dtype;
   if (features.bias_f32) score.bias.dtype = DType::kF32;
+  // Compact rows, as most callers have them.
+  score.bias.stride_elems = {0, 0, problem->shape.max_kv_len, 1};
   if (features.mask) score.mask.dtype = DType::kBool;
   score.sinks.is_present = features.sinks;
   if (features.dropout) score.dropout.drop_threshold = 6554;
@@ -69,6 +71,9 @@ void AddFeatures(const FeatureSet& features, DType dtype, ForwardProblem* proble
     problem->seqused_kv.is_present = problem->block_table.is_present = true;
     problem->block_table.page_slots = 16;
     problem->block_table.num_pages = problem->block_table.max_pages = 32;
+    for (core::RowsView* view : {&problem->k, &problem->v}) {
+      view->batch_stride_elems = problem->block_table.page_slots * view->row_stride_elems;
+    }
     problem->shape.total_kv_rows = 0;
   }
   if (features.split) problem->shape.max_kv_len = problem->shape.total_kv_rows = 16384;

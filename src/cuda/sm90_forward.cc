@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "cuda/device_workspace.h"
 #include "cuda/forward.h"
@@ -63,10 +64,22 @@ bool HasFewEnoughTasks(const ForwardProblem& problem, const KernelRow& row) {
          num_tasks <= std::numeric_limits<std::int32_t>::max();
 }
 
+// Whether the kernel reads each sequence's rows from arrays, or its pages from a table.
+bool HasLengths(const ForwardProblem& problem) {
+  return problem.has_lengths() || problem.block_table.present();
+}
+
 // Tiles of different lengths go to whichever CTA is free, by a counter in the workspace.
 bool AreTilesUneven(const ForwardProblem& problem) {
   const device::WindowRule& window = problem.score.window;
-  return window.left >= 0 || window.right >= 0 || problem.has_lengths();
+  return window.left >= 0 || window.right >= 0 || HasLengths(problem);
+}
+
+// Rows of K or V that one copy brings: of a page as many as divide both it and a tile.
+int KvBoxRows(const ForwardProblem& problem, const KernelRow& row) {
+  if (!problem.block_table.present()) return row.tile_kv_rows;
+  return static_cast<int>(
+      std::gcd(problem.block_table.page_slots, static_cast<std::int64_t>(row.tile_kv_rows)));
 }
 
 TensorExtents QExtents(const ForwardProblem& problem, std::int64_t columns) {
@@ -78,6 +91,10 @@ TensorExtents QExtents(const ForwardProblem& problem, std::int64_t columns) {
 // Without arrays of lengths it ends behind the last key that some query sees.
 TensorExtents KvExtents(const ForwardProblem& problem, std::int64_t columns) {
   const core::Shape& shape = problem.shape;
+  if (problem.block_table.present()) {
+    return {problem.block_table.num_pages, problem.block_table.page_slots, shape.num_kv_heads,
+            columns};
+  }
   if (problem.cu_seqlens_kv.present()) {
     return {1, shape.total_kv_rows, shape.num_kv_heads, columns};
   }
@@ -89,8 +106,40 @@ TensorExtents KvExtents(const ForwardProblem& problem, std::int64_t columns) {
 
 std::int64_t FirstVisibleKey(const ForwardProblem& problem) {
   const core::Shape& shape = problem.shape;
-  if (problem.has_lengths()) return 0;
+  if (HasLengths(problem)) return 0;
   return device::VisibleKeys(problem.score.window, 0, shape.max_q_len, shape.max_kv_len).begin;
+}
+
+// A bias as the copy engine reads it: axes that are broadcast have one element.
+struct BiasOperand {
+  core::RowsView view;
+  TensorExtents extents;
+};
+
+BiasOperand BiasOperandOf(const ForwardProblem& problem, const KernelRow& row) {
+  const core::ScoreView& bias = problem.score.bias;
+  const core::Shape& shape = problem.shape;
+  BiasOperand operand;
+  operand.view.data = bias.data;
+  operand.view.dtype = bias.dtype;
+  operand.view.batch_stride_elems = bias.stride_elems[0];
+  operand.view.head_stride_elems = bias.stride_elems[1];
+  operand.view.row_stride_elems = bias.stride_elems[2];
+  operand.extents.batch = bias.stride_elems[0] == 0 ? 1 : shape.batch;
+  operand.extents.heads = bias.stride_elems[1] == 0 ? 1 : shape.num_q_heads;
+  operand.extents.rows = bias.stride_elems[2] == 0 ? 1 : shape.max_q_len;
+  operand.extents.columns = shape.max_kv_len;
+  operand.extents.box_columns = Sm90BiasColumns(row.tile_kv_rows);
+  return operand;
+}
+
+// Whether the kernel reads the bias by TMA; else one by one.
+bool TakesWideBias(const ForwardProblem& problem, const KernelRow& row) {
+  const core::ScoreView& bias = problem.score.bias;
+  if (!bias.present() || bias.dtype != problem.q.dtype || bias.stride_elems[3] != 1) return false;
+  if (Sm90ForwardMemoryOf(ShapeFor(row, problem)).bias_slab_bytes == 0) return false;
+  const BiasOperand operand = BiasOperandOf(problem, row);
+  return CanMapTensor(operand.view, operand.extents);
 }
 
 bool CanMapAll(const ForwardProblem& problem) {
@@ -105,11 +154,17 @@ bool CanMapAll(const ForwardProblem& problem) {
 
 const char* WhyNotSm90Forward(const KernelRow& row, const ForwardProblem& problem) {
   const core::Shape& shape = problem.shape;
-  if (problem.block_table.present()) return "does not read pages";
+  // Boxes begin at multiples of 8 rows, where the swizzle of a tile begins anew.
+  if (problem.block_table.present() && KvBoxRows(problem, row) % 8 != 0) {
+    return "takes pages of multiples of 8 slots";
+  }
+  if (problem.block_table.present() && problem.block_table.num_pages == 0) {
+    return "needs at least one page";
+  }
   // Values at keys that a mask hides from every query may be NaN, which P V would let through.
   if (problem.score.mask.present()) return "does not read a mask";
   // Ends of sequences are stored in chunks of 16 bytes.
-  if (problem.has_lengths() && shape.head_dim_v % 8 != 0) {
+  if (HasLengths(problem) && shape.head_dim_v % 8 != 0) {
     return "with arrays of lengths the head dim of v must be a multiple of 8";
   }
   if (Sm90ForwardMemoryOf(ShapeFor(row, problem)).num_q_slots == 1 && shape.head_dim_v % 8 != 0) {
@@ -149,6 +204,8 @@ KernelKey Sm90ForwardKeyOf(const KernelRow& row, const ForwardProblem& problem) 
   key.traits = TraitsOf(row, problem);
   key.traits.head_dim = TileHeadDim(row);
   key.traits.head_dim_v = TileHeadDimV(row, problem);
+  key.traits.varlen = HasLengths(problem);
+  if (TakesWideBias(problem, row)) key.traits.variant = kSm90WideBias;
   return key;
 }
 
@@ -185,20 +242,17 @@ Status FillMaps(const Driver& driver, const ForwardProblem& problem, const Kerne
   const std::int64_t d = problem.shape.head_dim, dv = problem.shape.head_dim_v;
   HEED_RETURN_IF_ERROR(
       MakeTensorMap(driver, problem.q, QExtents(problem, d), 0, kWarpgroupRows, &args->q_map));
+  const int kv_box_rows = KvBoxRows(problem, row);
   HEED_RETURN_IF_ERROR(MakeTensorMap(driver, problem.k, KvExtents(problem, d), args->first_key,
-                                     row.tile_kv_rows, &args->k_map));
+                                     kv_box_rows, &args->k_map));
   HEED_RETURN_IF_ERROR(MakeTensorMap(driver, problem.v, KvExtents(problem, dv), args->first_key,
-                                     row.tile_kv_rows, &args->v_map));
+                                     kv_box_rows, &args->v_map));
+  if (TakesWideBias(problem, row)) {
+    const BiasOperand bias = BiasOperandOf(problem, row);
+    HEED_RETURN_IF_ERROR(
+        MakeTensorMap(driver, bias.view, bias.extents, 0, kBiasRows, &args->bias_map));
+  }
   return MakeTensorMap(driver, problem.o, QExtents(problem, dv), 0, kWarpgroupRows, &args->o_map);
-}
-
-// Whether 8 neighbouring keys of a row of 16-bit elements can be read at once.
-bool IsBiasWide(const ScoreArg& bias) {
-  constexpr std::int64_t kChunkElems = 8;
-  const device::ScoreStrides& strides = bias.strides;
-  return strides.key_elems == 1 && strides.query_elems % kChunkElems == 0 &&
-         strides.head_elems % kChunkElems == 0 && strides.batch_elems % kChunkElems == 0 &&
-         reinterpret_cast<std::uintptr_t>(bias.data) % 16 == 0;
 }
 
 Sm90ForwardArgs ArgsOf(const ForwardProblem& problem, const KernelRow& row, ErrorCounters* errors) {
@@ -207,6 +261,7 @@ Sm90ForwardArgs ArgsOf(const ForwardProblem& problem, const KernelRow& row, Erro
   args.problem = ProblemArgOf(problem, errors);
   args.o = RowsArgOf(problem.o);
   args.first_key = static_cast<i32>(FirstVisibleKey(problem));
+  args.page_box_rows = KvBoxRows(problem, row);
   const device::Diagonals diagonals =
       device::VisibleDiagonals(problem.score.window, shape.max_q_len, shape.max_kv_len);
   args.diagonal_low = static_cast<i32>(diagonals.low);
@@ -219,7 +274,10 @@ Sm90ForwardArgs ArgsOf(const ForwardProblem& problem, const KernelRow& row, Erro
     args.softcap =
         device::MakeSoftcapSeries(problem.score.scale, problem.score.softcap, device::kLog2E);
   }
-  args.is_bias_wide = IsBiasWide(args.problem.score.bias) ? 1 : 0;
+  const BiasOperand bias = BiasOperandOf(problem, row);
+  args.has_bias_rows = bias.extents.rows > 1 ? 1 : 0;
+  args.has_bias_heads = bias.extents.heads > 1 ? 1 : 0;
+  args.has_bias_batches = bias.extents.batch > 1 ? 1 : 0;
   return args;
 }
 

@@ -11,11 +11,11 @@ namespace {
 
 constexpr std::int64_t kAlignmentBytes = 16;
 constexpr std::int64_t kElementBytes = 2;
-constexpr std::uint32_t kBoxColumns = 64;  // 128 bytes, the width of the swizzle
 
 // CUtensorMapDataType and the other enumerations of cuTensorMapEncodeTiled.
 constexpr int kTypeF16 = 6, kTypeBF16 = 9;
-constexpr int kNoInterleave = 0, kSwizzle128 = 3, kPromoteTo256Bytes = 3, kFillWithZeros = 0;
+constexpr int kNoInterleave = 0, kSwizzle64 = 2, kSwizzle128 = 3, kPromoteTo256Bytes = 3,
+              kFillWithZeros = 0;
 
 bool CanMapAxis(std::int64_t length, std::int64_t stride_elems) {
   if (length > std::numeric_limits<std::int32_t>::max()) return false;
@@ -36,6 +36,7 @@ struct MapKey {
   std::uint64_t lengths[4];
   std::uint64_t strides_bytes[3];
   std::uint64_t box_rows;
+  std::uint64_t box_columns;
   std::uint64_t type;
 };
 static_assert(std::has_unique_object_representations_v<MapKey>);
@@ -78,17 +79,20 @@ core::Status MakeTensorMap(const Driver& driver, const core::RowsView& view,
        StrideBytes(extents.heads, view.head_stride_elems),
        StrideBytes(extents.batch, view.batch_stride_elems)},
       static_cast<std::uint64_t>(box_rows),
+      static_cast<std::uint64_t>(extents.box_columns),
       static_cast<std::uint64_t>(type)};
   KnownMap* known = SlotOf(key);
   if (data == nullptr || std::memcmp(&known->key, &key, sizeof(key)) != 0) {
-    const std::uint32_t box[4] = {kBoxColumns, static_cast<std::uint32_t>(box_rows), 1, 1};
+    const std::uint32_t box[4] = {static_cast<std::uint32_t>(extents.box_columns),
+                                  static_cast<std::uint32_t>(box_rows), 1, 1};
+    const int swizzle = extents.box_columns == 64 ? kSwizzle128 : kSwizzle64;
     const std::uint32_t steps[4] = {1, 1, 1, 1};
     known->key.data = nullptr;
     HEED_RETURN_IF_ERROR(
         CheckResult(driver,
                     driver.tensor_map_encode_tiled(&known->map, type, 4, data, key.lengths,
                                                    key.strides_bytes, box, steps, kNoInterleave,
-                                                   kSwizzle128, kPromoteTo256Bytes, kFillWithZeros),
+                                                   swizzle, kPromoteTo256Bytes, kFillWithZeros),
                     "cuTensorMapEncodeTiled"));
     known->key = key;
   }

@@ -82,7 +82,9 @@ TEST(Sm90Plan, LeavesWideHeadsWithOddValuesToOtherRows) {
 
 TEST(Sm90Plan, TakesTallTilesOfNarrowHeadsWhereTheBoundHardlyShows) {
   for (const auto& [causal, rows, row_id] :
-       {std::tuple{false, kRows, "cuda.sm90.forward.bf16.d64.q192k96"},
+       {std::tuple{false, std::int64_t{512}, "cuda.sm90.forward.bf16.d64.q128k128"},
+        std::tuple{false, std::int64_t{513}, "cuda.sm90.forward.bf16.d64.q192k96"},
+        std::tuple{false, kRows, "cuda.sm90.forward.bf16.d64.q192k96"},
         std::tuple{true, kRows, "cuda.sm90.forward.bf16.d64.q128k128"},
         std::tuple{true, 2 * kRows, "cuda.sm90.forward.bf16.d64.q192k96"}}) {
     ForwardProblem problem = CudaProblem(DType::kBF16, 64, rows);
@@ -91,6 +93,36 @@ TEST(Sm90Plan, TakesTallTilesOfNarrowHeadsWhereTheBoundHardlyShows) {
     ASSERT_TRUE(PlanForward(problem, Hopper(), &plan, nullptr).ok());
     EXPECT_STREQ(plan.row->id, row_id);
   }
+}
+
+TEST(Sm90Plan, TakesLowTilesOfNarrowHeadsWhereScoresHaveTerms) {
+  ForwardProblem problem = CudaProblem(DType::kBF16, 64, 2 * kRows);
+  Plan plan;
+  problem.score.alibi_slopes.is_present = true;
+  ASSERT_TRUE(PlanForward(problem, Hopper(), &plan, nullptr).ok());
+  EXPECT_STREQ(plan.row->id, "cuda.sm90.forward.bf16.d64.q128k128");
+  problem.score.alibi_slopes.is_present = false;
+  problem.score.bias.dtype = DType::kBF16;
+  ASSERT_TRUE(PlanForward(problem, Hopper(), &plan, nullptr).ok());
+  EXPECT_STREQ(plan.row->id, "cuda.sm90.forward.bf16.d64.q128k128");
+}
+
+TEST(Sm90Plan, SaysWhatAnOutrankedRowIsTunedFor) {
+  ForwardProblem problem = CudaProblem(DType::kBF16, 64, 512);
+  problem.shape.batch = 32;
+  Plan plan;
+  std::vector<Rejection> rejections;
+  ASSERT_TRUE(PlanForward(problem, Hopper(), &plan, &rejections).ok());
+  std::string reason;
+  for (const Rejection& rejection : rejections) {
+    if (std::string(rejection.row->id) == "cuda.sm90.forward.bf16.d64.q192k96") {
+      reason = rejection.reason;
+    }
+  }
+  EXPECT_EQ(
+      reason,
+      "ranks below the chosen row: it is tuned for calls without a right bound, ALiBi or bias, "
+      "or with long sequences");
 }
 
 TEST(Sm90Plan, RunsOnCapability90Alone) {
@@ -138,7 +170,11 @@ TEST(Sm90Plan, SaysWhyItDoesNotRun) {
   EXPECT_EQ(ReasonAgainst(bad, Hopper()), "does not take a scale of 0");
   bad = good;
   bad.block_table.is_present = true;
-  EXPECT_EQ(ReasonAgainst(bad, Hopper()), "does not read pages");
+  bad.block_table.num_pages = 64;
+  bad.block_table.page_slots = 20;
+  EXPECT_EQ(ReasonAgainst(bad, Hopper()), "takes pages of multiples of 8 slots");
+  bad.block_table.page_slots = 24;
+  EXPECT_EQ(ReasonAgainst(bad, Hopper()), "");
   bad = CudaProblem(DType::kBF16, 124, kRows);
   ASSERT_EQ(ReasonAgainst(good, Hopper()), "");
   for (RowsView* view : {&bad.q, &bad.k, &bad.v, &bad.o}) {

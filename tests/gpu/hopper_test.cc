@@ -2,6 +2,7 @@
 // tiles, whatever stands in neighbouring sequences, and at lengths of 0 and 1.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -43,6 +44,11 @@ void RunOn(AttentionCall& call, const char* row, std::int64_t max_len) {
 // Sequences of a packed call, and the first row of each.
 const std::vector<std::int64_t> kLengths = {0, 1, 300, 0, 129, 1, 64, 200, 0};
 
+// What may join the exponent of the speculative softmax.
+enum class Terms { kNone, kAlibi, kBias };
+constexpr Terms kAllTerms[] = {Terms::kNone, Terms::kAlibi, Terms::kBias};
+constexpr std::int64_t kWidestHeadWithTerms = 128;
+
 struct PackedCall : AttentionCall {
   static std::vector<std::int64_t> Offsets() {
     std::vector<std::int64_t> offsets = {0};
@@ -60,7 +66,19 @@ struct PackedCall : AttentionCall {
     varlen.max_seqlen_q = varlen.max_seqlen_kv = 300;
   }
 
+  void Add(Terms terms) {
+    if (terms == Terms::kAlibi) score.alibi_slopes = slopes.abi();
+    if (terms == Terms::kBias) score.bias = bias.abi();
+    slopes.Fill([](const Indices& at) { return 0.5 / static_cast<double>(1 + at[0]); });
+    bias.Fill([](const Indices& at) {
+      return static_cast<double>((7 * at[1] + 3 * at[2] + 5 * at[3]) % 13 - 6) / 2.0;
+    });
+  }
+
   IntTensor offsets;
+  StridedTensor slopes{Element::kF32, {4}};
+  // Rows begin at multiples of 16 bytes.
+  StridedTensor bias{Element::kBF16, {1, 4, 300, 300}, {4 * 300 * 304, 300 * 304, 304, 1}};
 };
 
 // Rows [begin, begin + call rows) of `packed` as q, k and v of a dense call of one sequence.
@@ -113,31 +131,49 @@ TEST(GpuHopper, PackedSequencesHaveTheBitsOfSeparateCalls) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// The other sequences of the pack hold NaN: nothing of them may show.
+void CheckBesideNan(const char* row, heed_causal_t causal, Terms terms) {
+  SCOPED_TRACE(std::string(row) + (causal == HEED_CAUSAL_ON ? " causal" : "") + " terms " +
+               std::to_string(static_cast<int>(terms)));
+  constexpr std::int64_t kFirst = 301, kEnd = 430;  // the sequence of 129 rows
+  PackedCall packed(HeadDimOf(row), causal);
+  packed.Add(terms);
+  RunOn(packed, row, 300);
+  const std::vector<double> expected = ValuesOf(packed.o);
+  for (StridedTensor* tensor : {&packed.q, &packed.k, &packed.v}) {
+    ForEachIndex(tensor->shape(), [&](const Indices& at) {
+      if (at[0] < kFirst || at[0] >= kEnd) tensor->SetPoison(at, Poison::kNaN);
+    });
+  }
+  ForEachIndex(packed.bias.shape(), [&](const Indices& at) {
+    if (std::max(at[2], at[3]) >= kEnd - kFirst) packed.bias.SetPoison(at, Poison::kNaN);
+  });
+  RunOn(packed, row, 300);
+  std::size_t i = 0;
+  ForEachIndex(packed.o.shape(), [&](const Indices& at) {
+    const double known = expected[i++];
+    if (at[0] >= kFirst && at[0] < kEnd) {
+      ASSERT_EQ(packed.o.At(at), known) << ToString(at);
+    }
+  });
+}
+
+// The other sequences of the pack hold NaN, and so does the bias of theirs: nothing of them may
+// show. Beside the softcap that also says that rows which repeat a block leave others alone.
 TEST(GpuHopper, SequencesBesideNanKeepTheirBits) {
   if (!HasHopperRows()) GTEST_SKIP() << "no Hopper GPU";
-  constexpr std::int64_t kFirst = 301, kEnd = 430;  // the sequence of 129 rows
+  std::vector<std::thread> threads;
   for (const char* row : kRows) {
     for (const heed_causal_t causal : {HEED_CAUSAL_OFF, HEED_CAUSAL_ON}) {
-      SCOPED_TRACE(std::string(row) + (causal == HEED_CAUSAL_ON ? " causal" : ""));
-      PackedCall packed(HeadDimOf(row), causal);
-      RunOn(packed, row, 300);
-      const std::vector<double> expected = ValuesOf(packed.o);
-      for (StridedTensor* tensor : {&packed.q, &packed.k, &packed.v}) {
-        ForEachIndex(tensor->shape(), [&](const Indices& at) {
-          if (at[0] < kFirst || at[0] >= kEnd) tensor->SetPoison(at, Poison::kNaN);
+      for (const Terms terms : kAllTerms) {
+        if (terms != Terms::kNone && HeadDimOf(row) > kWidestHeadWithTerms) continue;
+        threads.emplace_back([=] {
+          Cuda::Get().Use(0);
+          CheckBesideNan(row, causal, terms);
         });
       }
-      RunOn(packed, row, 300);
-      std::size_t i = 0;
-      ForEachIndex(packed.o.shape(), [&](const Indices& at) {
-        const double known = expected[i++];
-        if (at[0] >= kFirst && at[0] < kEnd) {
-          ASSERT_EQ(packed.o.At(at), known) << ToString(at);
-        }
-      });
     }
   }
+  for (std::thread& thread : threads) thread.join();
 }
 
 // More tiles than multiprocessors, dealt out by a counter in another order each time.

@@ -80,13 +80,6 @@ __device__ __forceinline__ void LoadShared16(u32 (&r)[4], u32 address) {
                : "memory");
 }
 
-// Of memory that nothing writes during the kernel, 16-byte aligned and read once.
-__device__ __forceinline__ void LoadGlobal16(u32 (&r)[4], const void* address) {
-  asm volatile("ld.global.nc.L1::no_allocate.v4.b32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "l"(address));
-}
-
 __device__ __forceinline__ u32 LoadShared4(u32 address) {
   u32 value;
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");

@@ -15,13 +15,16 @@ struct alignas(64) TensorMap {
 // All maps are over [batch, head, row, column] with boxes of 64 columns: 64 rows of q and o,
 // Traits::kTileKv rows of k and v. Without arrays of lengths row 0 of the maps of k and v is key
 // `first_key`, and they end behind the last key that some query may see: what lies outside arrives
-// as zeros. With such arrays they are the tensors.
+// as zeros. With such arrays they are the tensors. Those of a paged cache are over [page, head,
+// slot, column] with boxes of `page_box_rows` slots.
 struct Sm90ForwardArgs {
   TensorMap q_map, k_map, v_map, o_map;
+  TensorMap bias_map;  // over [batch, head, query, key] with kSm90WideBias, see forward_bias.cuh
   ProblemArg problem;
   RowsArg o;   // for ends of sequences, with Traits::kVarlen
   LseArg lse;  // data null = not wanted
   i32 first_key;
+  i32 page_box_rows;  // a multiple of 8 that divides pages and tiles, with Traits::kPaged
   // Without arrays of lengths:
   i32 diagonal_low;  // query i sees key j when low <= j - i <= high; see VisibleDiagonals
   i32 diagonal_high;
@@ -31,8 +34,9 @@ struct Sm90ForwardArgs {
   u32* next_task;     // zero before the launch; null: tasks are dealt out in turn
   // In log2 units, with Traits::kSoftcap.
   device::SoftcapSeries softcap;
-  // Rows of the bias begin at multiples of 16 bytes and their keys are neighbours.
-  i32 is_bias_wide;
+  u32 zero;  // 0, which the compiler cannot know; see PacedBy
+  // With kSm90WideBias: 1 for each of its axes that is more than a broadcast, else 0.
+  i32 has_bias_rows, has_bias_heads, has_bias_batches;
 };
 
 // Maps as above with boxes of 64 rows. Without arrays of lengths rows of q and d_o that the window

@@ -9,6 +9,7 @@
 #include "cuda/kernels/sm90/args.h"
 #include "cuda/kernels/sm90/forward_shape.h"
 #include "cuda/kernels/tile/wgmma.cuh"
+#include "device/mask.h"
 
 namespace heed::cuda {
 
@@ -44,9 +45,25 @@ struct Sm90ForwardConfig {
       kScoreRegisters + kOutputRegisters + 2 * kProbRegisters <= kConsumerRegisters - 32;
 
   static constexpr bool kHasTerms = T::kSoftcap || T::kAlibi || T::kBias != 0;
+  // Bias through shared memory: the host says where the copy engine can read it.
+  static constexpr bool kHasBiasSlabs = T::kBias == 2 && T::kVariant == kSm90WideBias;
+  static constexpr int kBiasColumns = Sm90BiasColumns(kKeys);
+  // Terms of the score join the multiply-add of the exponent, so that scores are not written back.
+  // Not a softcap: its polynomial between the exponentials was slower than in front of them.
+  static constexpr bool kFusesTerms =
+      kSpeculates && !T::kSoftcap && (kHasBiasSlabs || (T::kAlibi && T::kBias == 0));
   static constexpr bool kHasWindow = T::kWindow != 0;
+  // ALiBi lets scores grow up to the diagonal: a tile begins there, or its reference would move
+  // with every block. Under a window the order stays.
+  static constexpr bool kBeginsAtDiagonal = T::kAlibi && kFusesTerms && !kHasWindow;
+  // Whether steps that mask are those of the main loop, too: less code. Else they have a loop of
+  // their own, and the main loop is shorter.
+  static constexpr bool kMasksInPairs = kFusesTerms || !kHasWindow;
+  // Whether blocks after the first one may have hidden keys.
+  static constexpr bool kBoundsLaterBlocks = kHasWindow || kBeginsAtDiagonal;
 
-  static_assert(!T::kMask && !T::kPaged && !T::kSplit);
+  static_assert(!kHasBiasSlabs || (kMemory.bias_slab_bytes != 0 && kSpeculates));
+  static_assert(!T::kMask && !T::kSplit && (!T::kPaged || T::kVarlen));
   static_assert(T::kElement != 2 && T::kTileQ % kWarpgroupRows == 0);
   static_assert(T::kHeadDim % 16 == 0 && T::kHeadDimV % (kHasStorers ? 16 : 32) == 0);
   // The storing warps are warps 1 .. kConsumers of the producing warpgroup.
@@ -95,6 +112,13 @@ struct SharedLayout {
   __device__ __forceinline__ u32 TileInfo(u32 slot) const {
     return base + C::kMemory.tiles_offset_bytes + slot * kTileInfoBytes;
   }
+  // warp: of all that consume.
+  __device__ __forceinline__ u32 BiasSlab(int warp) const {
+    return base + C::kMemory.bias_offset_bytes + warp * C::kMemory.bias_slab_bytes;
+  }
+  __device__ __forceinline__ u32 BiasFull(int warp) const {
+    return Barrier(4 * C::kStages + 2 * C::kSlots + warp);
+  }
   __device__ __forceinline__ u32 Zero() const { return base + C::kMemory.zero_offset_bytes; }
 
   // Full: the copy engine has written; empty: every reader is done.
@@ -120,6 +144,9 @@ struct SharedLayout {
       // The storing warp, or each warp of the consumer.
       ptx::BarrierInit(QEmpty(slot), C::kHasStorers ? 1 : 4);
     }
+    if constexpr (C::kHasBiasSlabs) {
+      for (int warp = 0; warp < 4 * C::kConsumers; ++warp) ptx::BarrierInit(BiasFull(warp), 1);
+    }
     ptx::StoreShared4(Zero(), 0);
     ptx::BarrierInitFence();
   }
@@ -135,8 +162,9 @@ struct ForwardTile {
   i32 q_tile = -1;  // -1: there are no more
   i32 head = 0;
   i32 batch = 0;
-  i32 num_blocks = 0;  // of keys, at least 1; blocks are taken from the last one down
+  i32 num_blocks = 0;  // of keys, at least 1; see KeyBlockOf
   i32 last_block = 0;
+  i32 start_block = 0;  // with kBeginsAtDiagonal
   // Of the sequence.
   i32 q_len = 0;    // rows that take part
   i32 q_slots = 0;  // rows that must be written
@@ -149,6 +177,41 @@ struct ForwardTile {
   __device__ __forceinline__ bool is_last() const { return q_tile < 0; }
 };
 
+// Keys [begin, end) that a row may see.
+struct VisibleColumns {
+  i32 begin = 0;
+  i32 end = 0;
+};
+
+// Keys that some query of the sequence may see. Slots outside may hold anything.
+template <class C>
+__device__ __forceinline__ VisibleColumns SeenKeysOf(const ForwardTile& tile) {
+  VisibleColumns seen{0, tile.kv_len};
+  if constexpr (C::Traits::kWindow == 2) seen.begin = device::Max(0, tile.diagonal_low);
+  if constexpr (C::kHasWindow) {
+    seen.end = device::Min(tile.kv_len, tile.q_len + tile.diagonal_high);
+  }
+  return seen;
+}
+
+// Blocks are taken from the last one down; with kBeginsAtDiagonal from start_block down to 0, and
+// then from the last one.
+template <class C>
+__device__ __forceinline__ i32 KeyBlockOf(const ForwardTile& tile, i32 n) {
+  if constexpr (!C::kBeginsAtDiagonal) return tile.last_block - n;
+  const i32 block = tile.start_block - n;
+  return block < 0 ? block + tile.num_blocks : block;
+}
+
+// The block with the last row's own position.
+template <class C>
+__device__ __forceinline__ i32 StartBlockOf(const ForwardTile& tile, const Sm90ForwardArgs& args) {
+  const i32 last_row = device::Min((tile.q_tile + 1) * C::Traits::kTileQ, tile.q_len) - 1;
+  const i32 shift = static_cast<i32>(
+      device::PositionShift(args.problem.score.window.alignment, tile.q_len, tile.kv_len));
+  return device::Clamp((last_row + shift) / C::kKeys, 0, tile.last_block);
+}
+
 // What is the same for every tile of a call without arrays of lengths.
 __device__ __forceinline__ void SetDenseSequence(ForwardTile& tile, const Sm90ForwardArgs& args) {
   tile.q_len = tile.q_slots = static_cast<i32>(args.problem.lengths.max_q_len);
@@ -156,6 +219,9 @@ __device__ __forceinline__ void SetDenseSequence(ForwardTile& tile, const Sm90Fo
   tile.diagonal_low = args.diagonal_low;
   tile.diagonal_high = args.diagonal_high;
 }
+
+// Offsets of a tile's info, bytes.
+inline constexpr int kTileInfoQTile = 0, kTileInfoHead = 4, kTileInfoBatch = 8;
 
 // Published with the arrival at QFull of the slot.
 template <class C>
@@ -165,7 +231,7 @@ __device__ __forceinline__ void StoreTileInfo(u32 address, const ForwardTile& ti
                           static_cast<u32>(d)};
     ptx::StoreShared16(address + at, words);
   };
-  store(0, tile.q_tile, tile.head, tile.batch, tile.num_blocks);
+  store(kTileInfoQTile, tile.q_tile, tile.head, tile.batch, tile.num_blocks);
   store(16, tile.last_block, tile.q_len, tile.q_slots, tile.q_begin);
   if constexpr (C::Traits::kVarlen) {
     store(32, tile.kv_len, tile.kv_begin, tile.diagonal_low, tile.diagonal_high);
@@ -180,9 +246,9 @@ __device__ __forceinline__ ForwardTile LoadTileInfo(u32 address, const Sm90Forwa
     return static_cast<i32>(__shfl_sync(0xFFFFFFFFu, word, 0));
   };
   ForwardTile tile;
-  tile.q_tile = load(0);
-  tile.head = load(4);
-  tile.batch = load(8);
+  tile.q_tile = load(kTileInfoQTile);
+  tile.head = load(kTileInfoHead);
+  tile.batch = load(kTileInfoBatch);
   tile.num_blocks = load(12);
   tile.last_block = load(16);
   if constexpr (C::Traits::kVarlen) {
@@ -196,6 +262,7 @@ __device__ __forceinline__ ForwardTile LoadTileInfo(u32 address, const Sm90Forwa
   } else {
     SetDenseSequence(tile, args);
   }
+  if constexpr (C::kBeginsAtDiagonal) tile.start_block = StartBlockOf<C>(tile, args);
   return tile;
 }
 

@@ -36,10 +36,10 @@ class Consumer {
     ResetReference<C>(rows_);
     IssueScores();
     PassTurn();
-    LoadTerms(0);
+    ReadBias(p, 0);
     ptx::WgmmaWait<0>();
-    FinishScores(0, IsBounded(0));
-    Softmax<BlockOfTile::kFirst>(p);
+    FinishScores(0);
+    Softmax<BlockOfTile::kFirst>(p, 0, IsBounded(0));
     FinishProbs(p);
     SoftmaxRows finished;
     ForwardTile finished_tile;
@@ -56,10 +56,10 @@ class Consumer {
       IssueScores();
       IssueOutput(p, finished_tile, finished_tile.num_blocks - 1);
       PassTurn();
-      LoadTerms(0);
+      ReadBias(p_next, 0);
       ptx::WgmmaWait<1>();
-      FinishScores(0, IsBounded(0));
-      Softmax<BlockOfTile::kFirst>(p_next);
+      FinishScores(0);
+      Softmax<BlockOfTile::kFirst>(p_next, 0, IsBounded(0));
       FinishOutput();
       FinishProbs(p_next);
       CopyProbs(p, p_next);
@@ -75,26 +75,33 @@ class Consumer {
 
  private:
   // Blocks 1 .. of the tile; p: of block n - 1 before block n, and of the last block in the end.
+  // Steps go in pairs, so that p and p_next change roles without a copy.
   __device__ __forceinline__ void RunLaterBlocks(ProbBlock<C>& p, ProbBlock<C>& p_next) {
     const i32 num_blocks = tile_.num_blocks;
     if (num_blocks == 1) ReleaseQ();
-    i32 plain_end = num_blocks;
-    if constexpr (C::Traits::kWindow == 2) plain_end = NumBlocksBeforeLeftBound();
-    i32 n = 1;
-    // Until blocks are seen in full and an even number of them is left.
+    i32 n = 1, plain_end = num_blocks;
+    if constexpr (!C::kMasksInPairs) {
+      if constexpr (C::Traits::kWindow == 2) plain_end = NumBlocksBeforeLeftBound();
+        // Until blocks are seen in full and an even number of them is left.
 #pragma unroll 1
-    while (n < plain_end && (IsBounded(n) || (C::kSpeculates && (plain_end - n) % 2 != 0))) {
-      RunStep(p, p_next, n, C::kHasWindow && IsBounded(n));
-      CopyProbs(p, p_next);
-      ++n;
+      while (n < plain_end && (IsBounded(n) || (C::kSpeculates && (plain_end - n) % 2 != 0))) {
+        RunStep(p, p_next, n, IsBounded(n));
+        CopyProbs(p, p_next);
+        ++n;
+      }
     }
-    // In pairs, so that p and p_next change roles without a copy.
 #pragma unroll 1
     for (; n < plain_end; n += C::kSpeculates ? 2 : 1) {
-      RunStep(p, p_next, n, false);
-      if constexpr (C::kSpeculates) RunStep(p_next, p, n + 1, false);
+      RunStep(p, p_next, n, IsBoundedInPairs(n));
+      if constexpr (C::kSpeculates) {
+        if (C::kMasksInPairs && n + 1 == plain_end) {
+          CopyProbs(p, p_next);
+          break;
+        }
+        RunStep(p_next, p, n + 1, IsBoundedInPairs(n + 1));
+      }
     }
-    if constexpr (C::Traits::kWindow == 2) {
+    if constexpr (!C::kMasksInPairs && C::Traits::kWindow == 2) {
 #pragma unroll 1
       for (; n < num_blocks; ++n) {
         RunStep(p, p_next, n, true);
@@ -103,29 +110,42 @@ class Consumer {
     }
   }
 
+  __device__ __forceinline__ bool IsBoundedInPairs(i32 n) const {
+    return C::kMasksInPairs && C::kBoundsLaterBlocks && IsBounded(n);
+  }
+
   // p: of block n - 1; p_next: of block n.
   __device__ __forceinline__ void RunStep(const ProbBlock<C>& p, ProbBlock<C>& p_next, i32 n,
                                           bool is_bounded) {
     IssueScores();
     IssueOutput(p, tile_, n - 1);
     PassTurn();
-    LoadTerms(n);
+    ReadBias(p_next, n);
     ptx::WgmmaWait<1>();
-    FinishScores(n, is_bounded);
+    FinishScores(n);
     if (n == tile_.num_blocks - 1) ReleaseQ();
-    Softmax<BlockOfTile::kLater>(p_next);
+    Softmax<BlockOfTile::kLater>(p_next, n, is_bounded);
     FinishOutput();
     FinishProbs(p_next);
     if (rows_.is_moved) RescaleOutput();
   }
 
-  // p: of the block whose scores have arrived, but see FinishProbs.
+  // p: of block n, whose scores have arrived, but see FinishProbs.
   template <BlockOfTile kBlock>
-  __device__ __forceinline__ void Softmax(ProbBlock<C>& p) {
-    if constexpr (C::kSpeculates) {
-      SoftmaxBlock<C, kBlock>(p, rows_, s_, Factor(), dropout_);
+  __device__ __forceinline__ void Softmax(ProbBlock<C>& p, i32 n, bool is_bounded) {
+    if constexpr (C::kFusesTerms) {
+      const FusedTerms<C> terms = FusedTermsOf(n, is_bounded);
+      SoftmaxTermsBlock<C, kBlock>(p, rows_, s_, terms, dropout_, [&](const bool(&is_open)[2]) {
+        if (C::kHasBiasSlabs && terms.is_usable) ReadBiasAgain(p, n, is_open);
+        FinishTerms(p, n, is_bounded);
+      });
     } else {
-      WeighBlock<C, kBlock>(rows_, s_, Factor(), dropout_);
+      FinishTerms(p, n, is_bounded);
+      if constexpr (C::kSpeculates) {
+        SoftmaxBlock<C, kBlock>(p, rows_, s_, Factor(), dropout_);
+      } else {
+        WeighBlock<C, kBlock>(rows_, s_, Factor(), dropout_);
+      }
     }
   }
 
@@ -145,85 +165,91 @@ class Consumer {
     ptx::WgmmaCommit();
   }
 
-  // Scores of block n of the tile have arrived.
-  __device__ __forceinline__ void FinishScores(i32 n, bool is_bounded) {
+  // Products of block n of the tile have arrived.
+  __device__ __forceinline__ void FinishScores(i32 n) {
     PinAccumulators(s_);
     Release(shared_.KEmpty(k_.index));
     k_.Advance();
     if constexpr (C::Traits::kDropout) {
       dropout_.first_key = static_cast<u32>(FirstKey(n) + 2 * (lane_ % 4));
     }
-    if constexpr (C::kHasTerms) AddTerms(n, is_bounded);
-    if constexpr (C::Traits::kBias == 0) {
-      if (is_bounded) MaskScores(n);
-    }
   }
 
-  // Asks for the bias of block n, while its products are under way.
-  __device__ __forceinline__ void LoadTerms(i32 n) {
-    if constexpr (kTakesWideBias<C>) {
-      if (IsBiasWide(n)) {
-        LoadWideBias<C, 0, kBiasGroupsAhead<C>>(wide_bias_, args_.problem.score, terms_,
-                                                TermRowsOf(n));
+  // Asks for the bias of block n of the tile. Requires: this warp is done with the block before.
+  __device__ __forceinline__ void LoadBias(i32 n) const {
+    if constexpr (C::kHasBiasSlabs) {
+      ptx::FenceProxyAsync();
+      __syncwarp();
+      if (lane_ == 0) {
+        const int warp = 4 * consumer_ + warp_;
+        LoadBiasSlab<C>(args_, shared_, warp, shared_.TileInfo(InfoSlot()), FirstKey(n));
       }
     }
   }
 
-  __device__ __forceinline__ void AddTerms(i32 n, bool is_bounded) {
-    const ScoreRuleArg& rule = args_.problem.score;
-    const TermRows rows = TermRowsOf(n);
-    float factor = rule.scale_log2;
-    if constexpr (C::Traits::kSoftcap) {
-      CapScores<C>(s_, args_.softcap);
-      factor = 1.0f;
+  // Words of the bias of block n to where its probabilities will be, while its products are under
+  // way, and asks for those of the next block.
+  __device__ __forceinline__ void ReadBias(ProbBlock<C>& words, i32 n) {
+    if constexpr (C::kHasBiasSlabs) {
+      const int warp = 4 * consumer_ + warp_;
+      ptx::BarrierWait(shared_.BiasFull(warp), bias_parity_);
+      bias_parity_ ^= 1u;
+      BiasReader<C>(shared_.BiasSlab(warp), lane_, args_.has_bias_rows != 0).Read(words);
+      if (n + 1 < tile_.num_blocks) LoadBias(n + 1);
     }
-    if constexpr (C::Traits::kBias != 0) {
-      if constexpr (kTakesWideBias<C>) {
-        if (IsBiasWide(n)) {
-          LoadWideBias<C, kBiasGroupsAhead<C>, WideBias<C>::kGroups>(wide_bias_, rule, terms_,
-                                                                     rows);
-          AddWideBias<C>(s_, factor, wide_bias_);
-          if (is_bounded) MaskScores(n);
-        } else {
-          AddBias<C>(s_, factor, rule, terms_, rows);
-        }
-      } else {
+  }
+
+  // Those of open rows from memory, as weights have overwritten them. Requires: all keys exist.
+  __device__ __forceinline__ void ReadBiasAgain(ProbBlock<C>& words, i32 n,
+                                                const bool (&is_open)[2]) const {
+    const TermRows rows = TermRowsOf(n);
+    ReadBiasRows<C>(words, args_.problem.score.bias.strides, terms_.bias, rows, is_open);
+  }
+
+  __device__ __forceinline__ FusedTerms<C> FusedTermsOf(i32 n, bool is_bounded) {
+    FusedTerms<C> terms{!is_bounded, args_.problem.score.scale_log2, {}, args_.zero};
+    if constexpr (C::Traits::kAlibi) {
+      terms.distances = LinearDistancesOf<C>(terms_.slope_log2, TermRowsOf(n));
+      terms.is_usable &= terms.distances.is_linear;
+    }
+    return terms;
+  }
+
+  // Products to scores, hidden ones included. words: of the bias, with slabs.
+  __device__ __forceinline__ void FinishTerms(const ProbBlock<C>& words, i32 n, bool is_bounded) {
+    const ScoreRuleArg& rule = args_.problem.score;
+    if constexpr (C::kHasTerms) {
+      const TermRows rows = TermRowsOf(n);
+      float factor = rule.scale_log2;
+      if constexpr (C::Traits::kSoftcap) {
+        CapScores<C>(s_, args_.softcap);
+        factor = 1.0f;
+      }
+      if constexpr (C::kHasBiasSlabs) {
+        AddBiasWords<C>(s_, factor, words);
+      } else if constexpr (C::Traits::kBias != 0) {
         AddBias<C>(s_, factor, rule, terms_, rows);
       }
-      factor = 1.0f;
+      if constexpr (C::Traits::kBias != 0) factor = 1.0f;
+      if constexpr (C::Traits::kAlibi) AddDistances<C>(s_, factor, terms_.slope_log2, rows);
     }
-    if constexpr (C::Traits::kAlibi) AddDistances<C>(s_, factor, terms_.slope_log2, rows);
-  }
-
-  // All keys of the block exist.
-  __device__ __forceinline__ bool IsBiasWide(i32 n) const {
-    return args_.is_bias_wide != 0 && FirstKey(n) + C::kKeys <= tile_.kv_len;
+    if (is_bounded) MaskScores(n);
   }
 
   // p: of block n of the tile.
   __device__ __forceinline__ void IssueOutput(const ProbBlock<C>& p, const ForwardTile& tile,
                                               i32 n) {
     ptx::BarrierWait(shared_.VFull(v_.index), v_.parity);
-    // Blocks end at the last key that the tile sees, so that only the first one may lie across.
-    if (C::Traits::kVarlen && (C::Traits::kWindow == 2 || n == 0)) {
-      const i32 first_key = (tile.last_block - n) * C::kKeys;
-      const VisibleColumns seen = SeenKeys(tile);
+    // Blocks end at the last key that the tile sees, so that only that one may lie across.
+    if (C::Traits::kVarlen && (C::Traits::kWindow == 2 || C::kBeginsAtDiagonal || n == 0)) {
+      const i32 first_key = KeyBlockOf<C>(tile, n) * C::kKeys;
+      const VisibleColumns seen = SeenKeysOf<C>(tile);
       if (first_key < seen.begin || first_key + C::kKeys > seen.end) ClearValues(seen, first_key);
     }
     ptx::WgmmaFence();
     MultiplyRegisters<typename C::Element, C::Traits::kHeadDimV, C::kKeys>(
         o_, p, v_operand_ + v_.index * (C::kMemory.v_bytes / 16));
     ptx::WgmmaCommit();
-  }
-
-  // Keys that some query of the sequence may see. Slots outside may hold anything.
-  static __device__ __forceinline__ VisibleColumns SeenKeys(const ForwardTile& tile) {
-    VisibleColumns seen{0, tile.kv_len};
-    if constexpr (C::Traits::kWindow == 2) seen.begin = device::Max(0, tile.diagonal_low);
-    if constexpr (C::kHasWindow) {
-      seen.end = device::Min(tile.kv_len, tile.q_len + tile.diagonal_high);
-    }
-    return seen;
   }
 
   // Zeroes the rows of V that no query sees: a probability of 0 would let NaN through. Every
@@ -280,6 +306,7 @@ class Consumer {
     if constexpr (C::kHasTerms) {
       terms_ = MakeHeadTerms<typename C::Traits, typename C::Element>(args_.problem.score,
                                                                       tile_.batch, tile_.head);
+      LoadBias(0);
     }
     if constexpr (C::Traits::kDropout) {
       const u32 first_row = static_cast<u32>(FirstRow(tile_) + 16 * warp_ + lane_ / 4);
@@ -290,7 +317,9 @@ class Consumer {
   __device__ __forceinline__ i32 FirstRow(const ForwardTile& tile) const {
     return tile.q_tile * C::Traits::kTileQ + consumer_ * kWarpgroupRows;
   }
-  __device__ __forceinline__ i32 FirstKey(i32 n) const { return (tile_.last_block - n) * C::kKeys; }
+  __device__ __forceinline__ i32 FirstKey(i32 n) const {
+    return KeyBlockOf<C>(tile_, n) * C::kKeys;
+  }
 
   // Rows past the last one repeat it: they are not stored, and must not look empty.
   __device__ __forceinline__ VisibleColumns ColumnsOf(i32 row) const {
@@ -306,8 +335,7 @@ class Consumer {
   // Whether some row of the warpgroup may not see all of block n.
   __device__ __forceinline__ bool IsBounded(i32 n) const {
     const i32 first_key = FirstKey(n);
-    const VisibleColumns first = ColumnsOf(FirstRow(tile_));
-    bool is_bounded = first_key + C::kKeys > first.end;
+    bool is_bounded = first_key + C::kKeys > ColumnsOf(FirstRow(tile_)).end;
     if constexpr (C::Traits::kWindow == 2) {
       is_bounded |= first_key < ColumnsOf(FirstRow(tile_) + kWarpgroupRows - 1).begin;
     }
@@ -373,23 +401,28 @@ class Consumer {
     if constexpr (C::Traits::kDropout) {
       keep_scale = device::KeepScale(rule.dropout.drop_threshold);
     }
+    // Of the four lanes of a row pair each finishes one row.
+    const int own_half = lane_ % 2;
+    const float sums[2] = {QuadSum(rows.sum[0]), QuadSum(rows.sum[1])};
+    const RowResult known = FinishSoftmaxRow<C::Traits::kSinks != 0>(
+        own_half == 0 ? rows.neg_ref[0] : rows.neg_ref[1], own_half == 0 ? sums[0] : sums[1], sink,
+        keep_scale);
+    const i32 first_row = FirstRow(tile) + 16 * warp_ + lane_ / 4;
+    const i32 own_row = first_row + 8 * own_half;
+    if (args_.lse.data != nullptr && lane_ % 4 < 2 && own_row < tile.q_slots) {
+      const bool takes_part = !C::Traits::kVarlen || own_row < tile.q_len;
+      // Packed sequences have a batch stride of 0.
+      args_.lse.data[tile.batch * args_.lse.batch_stride_elems +
+                     tile.head * args_.lse.head_stride_elems +
+                     (tile.q_begin + own_row) * args_.lse.row_stride_elems] =
+          takes_part ? known.lse : -device::kInfinity;
+    }
     float scale[2];
     bool takes_part[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      constexpr bool kHasSink = C::Traits::kSinks != 0;
-      const RowResult known =
-          FinishSoftmaxRow<kHasSink>(rows.neg_ref[half], QuadSum(rows.sum[half]), sink, keep_scale);
-      scale[half] = known.scale;
-      const i32 row = FirstRow(tile) + 16 * warp_ + 8 * half + lane_ / 4;
-      takes_part[half] = !C::Traits::kVarlen || row < tile.q_len;
-      if (args_.lse.data != nullptr && lane_ % 4 == 0 && row < tile.q_slots) {
-        // Packed sequences have a batch stride of 0.
-        args_.lse.data[tile.batch * args_.lse.batch_stride_elems +
-                       tile.head * args_.lse.head_stride_elems +
-                       (tile.q_begin + row) * args_.lse.row_stride_elems] =
-            takes_part[half] ? known.lse : -device::kInfinity;
-      }
+      scale[half] = __shfl_sync(0xFFFFFFFFu, known.scale, lane_ / 2 * 2 + half);
+      takes_part[half] = !C::Traits::kVarlen || first_row + 8 * half < tile.q_len;
     }
     if constexpr (C::kHasStorers) {
       StoreOutput(shared_.Slab(info), scale, takes_part);
@@ -461,7 +494,7 @@ class Consumer {
   ScoreBlock<C> s_;
   float o_[C::kOutputRegisters];
   SoftmaxRows rows_;
-  WideBias<C> wide_bias_;
+  u32 bias_parity_ = 0;
 };
 
 }  // namespace heed::cuda

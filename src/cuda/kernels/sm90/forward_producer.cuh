@@ -7,6 +7,7 @@
 #include "cuda/kernels/ptx/tma.cuh"
 #include "cuda/kernels/sm90/forward_config.cuh"
 #include "device/mask.h"
+#include "device/paging.h"
 #include "device/tile_scheduler.h"
 
 namespace heed::cuda {
@@ -26,16 +27,31 @@ __device__ __forceinline__ void SetSequence(ForwardTile& tile, const ProblemArg&
   tile.diagonal_high = static_cast<i32>(diagonals.high);
 }
 
-// Which q tile a task is, and the blocks of keys that its rows may see.
-template <class C>
-__device__ __forceinline__ ForwardTile TileOfTask(const Sm90ForwardArgs& args, u32 task) {
+// Which q tile a task is; -1: there is none.
+struct TilePlace {
+  i32 q_tile = -1;
+  i32 head = 0;
+  i32 batch = 0;
+};
+
+// Three divisions.
+__device__ __forceinline__ TilePlace PlaceOfTask(const Sm90ForwardArgs& args, u32 task) {
+  if (task >= args.num_q_tiles * args.num_pairs) return {};
   const device::SectionTile at =
       device::TileInSections(task, args.num_q_tiles, args.num_pairs, args.section_pairs);
   const u32 num_heads = static_cast<u32>(args.problem.num_q_heads);
+  return {static_cast<i32>(at.q_tile), static_cast<i32>(at.pair % num_heads),
+          static_cast<i32>(at.pair / num_heads)};
+}
+
+// The tile there, and the blocks of keys that its rows may see.
+template <class C>
+__device__ __forceinline__ ForwardTile TileAt(const Sm90ForwardArgs& args, const TilePlace& place) {
   ForwardTile tile;
-  tile.q_tile = static_cast<i32>(at.q_tile);
-  tile.batch = static_cast<i32>(at.pair / num_heads);
-  tile.head = static_cast<i32>(at.pair % num_heads);
+  tile.q_tile = place.q_tile;
+  tile.head = place.head;
+  tile.batch = place.batch;
+  if (tile.is_last()) return tile;
   if constexpr (C::Traits::kVarlen) {
     SetSequence<C>(tile, args.problem);
   } else {
@@ -55,6 +71,7 @@ __device__ __forceinline__ ForwardTile TileOfTask(const Sm90ForwardArgs& args, u
   const i32 end_block = device::Max(device::CeilDiv(end, C::kKeys), first_block + 1);
   tile.last_block = end_block - 1;
   tile.num_blocks = end_block - first_block;
+  if constexpr (C::kBeginsAtDiagonal) tile.start_block = StartBlockOf<C>(tile, args);
   return tile;
 }
 
@@ -78,31 +95,34 @@ class Producer {
   // V of a block follows K of the next one, also across tiles: that is the order in which consumers
   // use them.
   __device__ __forceinline__ void Run() {
-    const u32 num_tasks = args_.num_q_tiles * args_.num_pairs;
     u32 task = blockIdx.x;
-    KvBlock waiting{0, 0, 0};  // whose V is still to be loaded
+    ForwardTile tile = TileAt<C>(args_, PlaceOfTask(args_, task));
+    KvBlock waiting{};  // whose V is still to be loaded
     bool is_waiting = false;
-    while (task < num_tasks) {
-      const u32 next_task = NextTask(task);  // asked for a whole tile ahead
-      const ForwardTile tile = TileOfTask<C>(args_, task);
+    while (!tile.is_last()) {
+      task = NextTask(task);
       if constexpr (C::Traits::kVarlen) {
         if (tile.q_tile * C::Traits::kTileQ >= tile.q_slots) {  // only longer sequences have it
-          task = next_task;
+          tile = TileAt<C>(args_, PlaceOfTask(args_, task));
           continue;
         }
       }
       PublishTile(tile);
-      KvBlock at{0, tile.head / args_.problem.group, tile.batch};
+      KvBlock at{0, tile.head / args_.problem.group, tile.batch, {}};
       if (args_.problem.lengths.cu_seqlens_kv.data != nullptr) at.batch = 0;
+      if constexpr (C::Traits::kPaged) at.seen = SeenKeysOf<C>(tile);
+      TilePlace next;
       for (i32 n = 0; n < tile.num_blocks; ++n) {
-        at.first_row = tile.kv_begin + (tile.last_block - n) * C::kKeys - args_.first_key;
+        at.first_row = tile.kv_begin + KeyBlockOf<C>(tile, n) * C::kKeys - args_.first_key;
         Load<C::kPanels>(args_.k_map, shared_.K(k_.index), shared_.KEmpty(k_.index),
                          shared_.KFull(k_.index), k_, at);
         if (is_waiting) LoadV(waiting);
         waiting = at;
         is_waiting = true;
+        // Takes as long as some products, so not between tiles, but when all stages are full.
+        if (n == device::Min(C::kStages, tile.num_blocks - 1)) next = PlaceOfTask(args_, task);
       }
-      task = next_task;
+      tile = TileAt<C>(args_, next);
     }
     PublishTile(ForwardTile{});
     if (is_waiting) LoadV(waiting);
@@ -110,7 +130,8 @@ class Producer {
 
  private:
   struct KvBlock {
-    i32 first_row, head, batch;  // of the map
+    i32 first_row, head, batch;  // of the map; of a paged cache the sequence's key and number
+    VisibleColumns seen;         // with pages
   };
 
   __device__ __forceinline__ u32 NextTask(u32 task) const {
@@ -150,13 +171,47 @@ class Producer {
                                        Ring<C::kStages>& ring, const KvBlock& at) {
     ptx::BarrierWait(empty, ring.parity ^ 1u);
     ptx::BarrierArriveExpect(full, kPanels * C::kKeys * kPanelRowBytes);
+    if constexpr (C::Traits::kPaged) {
+#pragma unroll 1
+      for (i32 row = 0; row < C::kKeys; row += args_.page_box_rows) {
+        const PagePlace place = PlaceOf(at, at.first_row + row);
+        LoadPanels<kPanels>(map, target + row * kPanelRowBytes, full,
+                            {place.slot, at.head, place.page, {}});
+      }
+    } else {
+      LoadPanels<kPanels>(map, target, full, at);
+    }
+    ring.Advance();
+  }
+
+  template <int kPanels>
+  __device__ __forceinline__ void LoadPanels(const TensorMap& map, u32 target, u32 full,
+                                             const KvBlock& at) {
 #pragma unroll
     for (int panel = 0; panel < kPanels; ++panel) {
       ptx::LoadBox4(target + panel * C::kKeys * kPanelRowBytes, &map,
                     {panel * kPanelColumns, at.first_row, at.head, at.batch}, full,
                     ptx::CachePolicy::kEvictLast);
     }
-    ring.Advance();
+  }
+
+  struct PagePlace {
+    i32 page, slot;
+  };
+
+  // Where a box of keys lies. Boxes without a key that some query sees come from behind the last
+  // page, as zeros: their entries in the table are not read. A bad entry counts as an error and
+  // stands for the nearest page there is.
+  __device__ __forceinline__ PagePlace PlaceOf(const KvBlock& at, i32 key) const {
+    const PagingArg& paging = args_.problem.paging;
+    const auto num_pages = static_cast<i32>(paging.num_pages);
+    if (key >= at.seen.end || key + args_.page_box_rows <= at.seen.begin) return {num_pages, 0};
+    const device::TokenSlot place = device::SlotOfToken(key, paging.page_slots);
+    const i32 entry = paging.block_table[at.batch * paging.batch_stride_elems +
+                                         place.table_column * paging.page_stride_elems];
+    const i32 page = device::Clamp(entry, 0, num_pages - 1);
+    if (page != entry) atomicAdd_system(&args_.problem.errors->num_bad_block_entries, 1u);
+    return {page, static_cast<i32>(place.slot)};
   }
 
   const Sm90ForwardArgs& args_;

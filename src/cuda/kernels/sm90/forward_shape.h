@@ -45,8 +45,18 @@ struct Sm90ForwardMemory {
   int num_barriers = 0;
   int tiles_offset_bytes = 0;  // what the producer says about this tile and the one before
   int zero_offset_bytes = 0;   // a word that is zero, see forward.cu
+  // Bias of each consuming warp's rows and one block of keys; 0 where there is no room for it, or
+  // the block is not made of panels.
+  int bias_slab_bytes = 0;
+  int bias_offset_bytes = 0;
   int total_bytes = 0;
 };
+
+// Value of Traits::kVariant: the bias has the element type of q and comes by TMA.
+inline constexpr int kSm90WideBias = 1;
+// Boxes of bias: rows of one warp, and columns that fill blocks of tile_kv keys.
+inline constexpr int kBiasRows = 16;
+HEED_DEVICE int Sm90BiasColumns(int tile_kv) { return tile_kv % 64 == 0 ? 64 : 32; }
 
 inline constexpr int kTileInfos = 2;  // of each consumer
 inline constexpr int kTileInfoBytes = 48;
@@ -54,9 +64,11 @@ inline constexpr int kTileInfoBytes = 48;
 // Of a row of a tile, in panels of 64 columns.
 HEED_DEVICE int Sm90RowBytes(int head_dim) { return (head_dim + 63) / 64 * 128; }
 
-HEED_DEVICE Sm90ForwardMemory Sm90MemoryWithSlots(const Sm90ForwardShape& shape, int num_q_slots) {
+HEED_DEVICE Sm90ForwardMemory Sm90MemoryWith(const Sm90ForwardShape& shape, int num_q_slots,
+                                             int bias_slab_bytes) {
   constexpr int kAlignmentBytes = 1024;  // of swizzled tiles
   const int slots = num_q_slots * Sm90NumConsumers(shape);
+  const int num_warps = 4 * Sm90NumConsumers(shape);  // that consume
   const int q_row_bytes = Sm90RowBytes(shape.head_dim);
   const int v_row_bytes = Sm90RowBytes(shape.head_dim_v);
   Sm90ForwardMemory m;
@@ -66,18 +78,24 @@ HEED_DEVICE Sm90ForwardMemory Sm90MemoryWithSlots(const Sm90ForwardShape& shape,
   m.v_bytes = shape.tile_kv * v_row_bytes;
   m.k_offset_bytes = slots * m.slab_bytes;
   m.v_offset_bytes = m.k_offset_bytes + shape.num_stages * m.k_bytes;
-  m.tiles_offset_bytes = m.v_offset_bytes + shape.num_stages * m.v_bytes;
+  m.bias_offset_bytes = m.v_offset_bytes + shape.num_stages * m.v_bytes;
+  m.bias_slab_bytes = bias_slab_bytes;
+  m.tiles_offset_bytes = m.bias_offset_bytes + num_warps * bias_slab_bytes;
   m.barriers_offset_bytes =
       m.tiles_offset_bytes + kTileInfos * Sm90NumConsumers(shape) * kTileInfoBytes;
-  m.num_barriers = 4 * shape.num_stages + 2 * slots;
+  m.num_barriers = 4 * shape.num_stages + 2 * slots + num_warps;
   m.zero_offset_bytes = m.barriers_offset_bytes + 8 * m.num_barriers;
   m.total_bytes = m.zero_offset_bytes + 16 + kAlignmentBytes;
   return m;
 }
 
 HEED_DEVICE Sm90ForwardMemory Sm90ForwardMemoryOf(const Sm90ForwardShape& shape) {
-  const Sm90ForwardMemory two = Sm90MemoryWithSlots(shape, 2);
-  return two.total_bytes <= kSm90SharedBytes ? two : Sm90MemoryWithSlots(shape, 1);
+  if (shape.tile_kv % Sm90BiasColumns(shape.tile_kv) == 0) {
+    const Sm90ForwardMemory all = Sm90MemoryWith(shape, 2, kBiasRows * shape.tile_kv * 2);
+    if (all.total_bytes <= kSm90SharedBytes) return all;
+  }
+  const Sm90ForwardMemory two = Sm90MemoryWith(shape, 2, 0);
+  return two.total_bytes <= kSm90SharedBytes ? two : Sm90MemoryWith(shape, 1, 0);
 }
 
 HEED_DEVICE int Sm90ForwardSharedBytes(const Sm90ForwardShape& shape) {

@@ -73,6 +73,76 @@ __device__ __forceinline__ void ExponentiateBlock(ProbBlock<C>& p, float (&sum)[
   sum[1] = partial[1][0] + partial[1][1];
 }
 
+// How a block's scores follow from products, where terms join the exponent: weight =
+// 2^(factor s + slope column + bias + neg_ref).
+template <class C>
+struct FusedTerms {
+  bool is_usable;  // else scores have to be finished first; the same in the whole warp
+  float factor;
+  LinearDistances distances;
+  u32 zero;  // see PacedBy
+};
+
+// `value`, but not before `earlier` is known. The assembler would begin with all multiply-adds of a
+// block and leave the unit for exponentials idle meanwhile.
+__device__ __forceinline__ float PacedBy(float earlier, float value, u32 zero) {
+  return __uint_as_float(__float_as_uint(value) | (__float_as_uint(earlier) & zero));
+}
+
+// As above for products. p: the words of the bias on entry, where there is one.
+template <class C>
+__device__ __forceinline__ void ExponentiateProducts(ProbBlock<C>& p, float (&sum)[2],
+                                                     const ScoreBlock<C>& s,
+                                                     const FusedTerms<C>& terms,
+                                                     const float (&neg_ref)[2],
+                                                     const DropoutStep& dropout) {
+  float partial[2][2] = {};
+  float base[2] = {neg_ref[0], neg_ref[1]};
+  if constexpr (C::Traits::kAlibi) {
+    base[0] += terms.distances.at_begin[0];
+    base[1] += terms.distances.at_begin[1];
+  }
+  constexpr int kPace = 2;    // in steps of 4 scores
+  float earlier[kPace] = {};  // exponentials of the steps before
+#pragma unroll
+  for (int pair = 0; pair < C::kKeys / 16; ++pair) {
+    float e[2][4];
+#pragma unroll
+    for (int side = 0; side < 2; ++side) {
+      const int step = 2 * pair + side;
+      float slope = terms.distances.slope, log2_e = kTermsLog2E;
+      if (step >= kPace) {
+        float& paced = C::kHasBiasSlabs ? log2_e : slope;
+        paced = PacedBy(earlier[step % kPace], paced, terms.zero);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int half = i / 2;
+        const int column = 16 * pair + 8 * side + i % 2;
+        float addend = base[half];
+        if constexpr (C::Traits::kAlibi) {
+          addend = fmaf(slope, static_cast<float>(column), addend);
+        }
+        if constexpr (C::kHasBiasSlabs) {
+          const u32 word = p[4 * pair + 2 * side + half];
+          const float bias = i % 2 == 0 ? C::Element::LowToF32(word) : C::Element::HighToF32(word);
+          addend = fmaf(bias, log2_e, addend);
+        }
+        e[side][i] = ptx::Exp2(fmaf(s[8 * pair + 4 * side + i], terms.factor, addend));
+        partial[half][i % 2] += e[side][i];
+      }
+      earlier[step % kPace] = e[side][0];
+    }
+    if constexpr (C::Traits::kDropout) DropBlock(e[0], e[1], dropout, 0, pair);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      p[4 * pair + i] = C::Element::Pack(e[i / 2][i % 2 * 2], e[i / 2][i % 2 * 2 + 1]);
+    }
+  }
+  sum[0] = partial[0][0] + partial[0][1];
+  sum[1] = partial[1][0] + partial[1][1];
+}
+
 // As above with the weights in place of the scores.
 template <class C>
 __device__ __forceinline__ void ExponentiateInPlace(ScoreBlock<C>& s, float (&sum)[2],
@@ -170,6 +240,23 @@ __device__ __forceinline__ void MoveReferences(SoftmaxRows& rows, RowUnits& unit
   }
 }
 
+// Weights and sums of the open rows alone; what the others have stays.
+template <class C>
+__device__ __forceinline__ void ExponentiateOpenRows(ProbBlock<C>& p, float (&sum)[2],
+                                                     const ScoreBlock<C>& s, const RowUnits& units,
+                                                     const bool (&is_open)[2],
+                                                     const DropoutStep& dropout) {
+  ProbBlock<C> known;
+  const float known_sum[2] = {sum[0], sum[1]};
+#pragma unroll
+  for (int i = 0; i < C::kProbRegisters; ++i) known[i] = p[i];
+  ExponentiateBlock<C>(p, sum, s, units, dropout);
+#pragma unroll
+  for (int i = 0; i < C::kProbRegisters; ++i) p[i] = is_open[i % 2] ? p[i] : known[i];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) sum[half] = is_open[half] ? sum[half] : known_sum[half];
+}
+
 // How far above its reference a score may lie before the reference moves, in log2 units: a weight
 // of 2^12 fits fp16, too.
 inline constexpr float kHighestWeightLog2 = 12.0f;
@@ -259,6 +346,68 @@ __device__ __forceinline__ void SoftmaxBlock(ProbBlock<C>& p, SoftmaxRows& rows,
     }
     rows.sum[0] += sum[0];
     rows.sum[1] += sum[1];
+  }
+}
+
+// As SoftmaxBlock for products whose terms join the exponent. finish(is_open) turns those of open
+// rows into scores, for blocks and rows that need that. What becomes of a row depends on the row
+// and on the block's place alone, so that rows beside it do not change its bits.
+// p: the words of the bias on entry, where there is one. When finish is called and terms are
+// usable, p holds the weights of the rows that are not open instead.
+template <class C, BlockOfTile kBlock, class Finish>
+__device__ __forceinline__ void SoftmaxTermsBlock(ProbBlock<C>& p, SoftmaxRows& rows,
+                                                  ScoreBlock<C>& s, const FusedTerms<C>& terms,
+                                                  const DropoutStep& dropout,
+                                                  const Finish& finish) {
+  constexpr bool kIsFirst = kBlock == BlockOfTile::kFirst;
+  const bool is_growing[2] = {(rows.growing & 1u) != 0, (rows.growing & 2u) != 0};
+  bool is_open[2] = {true, true};
+  bool is_moving[2] = {is_growing[0], is_growing[1]};
+  bool moves_some = !kIsFirst && rows.growing != 0;
+  bool is_repeated = false, is_done = false;
+  float sum[2] = {};
+  rows.keep[0] = rows.keep[1] = 1.0f;
+  if (terms.is_usable) {
+    if (!moves_some || !__all_sync(0xFFFFFFFFu, is_growing[0] && is_growing[1])) {
+      ExponentiateProducts<C>(p, sum, s, terms, rows.neg_ref, dropout);
+      // Bitwise: no lane leaves out a vote.
+      is_done = !moves_some & !NeedsRepeat<C, kBlock>(sum);
+      if (!is_done) {
+        FindUnsafeRows<C, kBlock>(sum, is_open);
+        if constexpr (!kIsFirst) {
+          is_open[0] |= is_growing[0];
+          is_open[1] |= is_growing[1];
+          rows.growing |= GrowingRows(rows, is_open);
+        }
+      }
+    }
+    is_moving[0] = is_open[0];
+    is_moving[1] = is_open[1];
+    is_repeated = true;
+    moves_some = !is_done;
+  }
+  if (!is_done) {
+    finish(is_open);
+    RowUnits units{{1.0f, 1.0f}, {rows.neg_ref[0], rows.neg_ref[1]}};
+#pragma unroll 1
+    while (true) {
+      if (moves_some) MoveReferences<C, kBlock>(rows, units, is_moving, s);
+      ExponentiateOpenRows<C>(p, sum, s, units, is_open, dropout);
+      if (is_repeated || !NeedsRepeat<C, kBlock>(sum)) break;
+      FindUnsafeRows<C, kBlock>(sum, is_moving);
+      if constexpr (!kIsFirst) rows.growing |= GrowingRows(rows, is_moving);
+      is_repeated = moves_some = true;
+    }
+  }
+  rows.is_moved = !kIsFirst && moves_some;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    if (kIsFirst) {
+      rows.sum[half] = sum[half];
+    } else {
+      if (moves_some) rows.sum[half] *= rows.keep[half];
+      rows.sum[half] += sum[half];
+    }
   }
 }
 

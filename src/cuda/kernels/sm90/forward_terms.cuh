@@ -8,6 +8,7 @@
 #include "cuda/kernels/common/score_terms.cuh"
 #include "cuda/kernels/ptx/shared.cuh"
 #include "cuda/kernels/sm90/args.h"
+#include "cuda/kernels/sm90/forward_bias.cuh"
 #include "cuda/kernels/sm90/forward_config.cuh"
 #include "cuda/kernels/tile/wgmma.cuh"
 #include "device/constants.h"
@@ -24,12 +25,6 @@ template <class C>
 __device__ __forceinline__ float FactorOf(const ScoreRuleArg& rule) {
   return C::kHasTerms ? 1.0f : rule.scale_log2;
 }
-
-// Keys [begin, end) that a row may see.
-struct VisibleColumns {
-  i32 begin = 0;
-  i32 end = 0;
-};
 
 // The thread's two rows in their sequence.
 struct TermRows {
@@ -93,31 +88,38 @@ __device__ __forceinline__ void CapScores(ScoreBlock<C>& s, const device::Softca
   }
 }
 
+// ALiBi of a block that lies on one side of a warp's rows: at_begin[half] + slope * column.
+struct LinearDistances {
+  bool is_linear;  // the same in the whole warp
+  float slope;     // log2 units a key, signed
+  float at_begin[2];
+};
+
+template <class C>
+__device__ __forceinline__ LinearDistances LinearDistancesOf(float slope_log2,
+                                                             const TermRows& rows) {
+  const float ahead[2] = {KeysAhead(rows.row[0], rows.shift, rows.lane_key),
+                          KeysAhead(rows.row[1], rows.shift, rows.lane_key)};
+  const bool is_behind = ahead[0] >= C::kKeys && ahead[1] >= C::kKeys;
+  const bool is_ahead = ahead[0] <= 0.0f && ahead[1] <= 0.0f;
+  const bool all_behind = __all_sync(0xFFFFFFFFu, is_behind);
+  LinearDistances linear;
+  linear.is_linear = all_behind || __all_sync(0xFFFFFFFFu, is_ahead);
+  linear.slope = all_behind ? slope_log2 : -slope_log2;
+  linear.at_begin[0] = -linear.slope * ahead[0];
+  linear.at_begin[1] = -linear.slope * ahead[1];
+  return linear;
+}
+
 // score = factor * score - slope * distance from the key to the row's position.
 template <class C>
 __device__ __forceinline__ void AddDistances(ScoreBlock<C>& s, float factor, float slope_log2,
                                              const TermRows& rows) {
-  const float ahead[2] = {KeysAhead(rows.row[0], rows.shift, rows.lane_key),
-                          KeysAhead(rows.row[1], rows.shift, rows.lane_key)};
-  // Distances are a linear function of the column where the block lies on one side of the rows.
-  const bool is_behind = ahead[0] >= C::kKeys && ahead[1] >= C::kKeys;
-  const bool is_ahead = ahead[0] <= 0.0f && ahead[1] <= 0.0f;
-  const bool all_behind = __all_sync(0xFFFFFFFFu, is_behind);
-  if (all_behind || __all_sync(0xFFFFFFFFu, is_ahead)) {
-    const float slope = all_behind ? slope_log2 : -slope_log2;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float at_begin = -slope * ahead[half];
-      ForEachScore<C>(s, half, [&](float& score, int column) {
-        score = fmaf(score, factor, fmaf(slope, static_cast<float>(column), at_begin));
-      });
-    }
-    return;
-  }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
+    const float ahead = KeysAhead(rows.row[half], rows.shift, rows.lane_key);
     ForEachScore<C>(s, half, [&](float& score, int column) {
-      const float distance = fabsf(ahead[half] - static_cast<float>(column));
+      const float distance = fabsf(ahead - static_cast<float>(column));
       score = fmaf(score, factor, -slope_log2 * distance);
     });
   }
@@ -147,60 +149,47 @@ __device__ __forceinline__ void AddBias(ScoreBlock<C>& s, float factor, const Sc
   }
 }
 
-// A lane's share of the bias of a block that its rows see in full, in rows of 16-bit elements: of
-// every 32 keys of a row, 8 in a row.
+// The words of open rows from memory, for a block that the thread's rows see in full; those of the
+// others stay.
 template <class C>
-struct WideBias {
-  static constexpr int kGroups = C::kKeys / 32;
-  u32 words[2][kGroups][4];
-};
-
-// Whether WideBias is for this build; the strides have to allow it, too, see args.h.
-template <class C>
-inline constexpr bool kTakesWideBias = C::Traits::kBias == 2 && C::kKeys % 32 == 0;
-
-// As many groups as there are registers for are asked for before the scores are there, so that
-// memory is waited for together with them.
-template <class C>
-inline constexpr int kBiasGroupsAhead = WideBias<C>::kGroups / 2;
-
-// Groups [kBegin, kEnd).
-template <class C, int kBegin, int kEnd>
-__device__ __forceinline__ void LoadWideBias(WideBias<C>& bias, const ScoreRuleArg& rule,
-                                             const HeadTerms& terms, const TermRows& rows) {
-  const i32 lane_key = rows.lane_key + 6 * static_cast<i32>(threadIdx.x % 4);  // of its 8 keys
+__device__ __forceinline__ void ReadBiasRows(u32 (&words)[C::kProbRegisters],
+                                             const device::ScoreStrides& strides, const u8* bias,
+                                             const TermRows& rows, const bool (&is_open)[2]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const u8* const row =
-        terms.bias +
-        device::ScoreOffsetElems(rule.bias.strides, 0, 0, rows.row[half], lane_key) * 2;
+    if (!is_open[half]) continue;
+    const i64 elems = device::ScoreOffsetElems(strides, 0, 0, rows.row[half], rows.lane_key);
+    const auto* const row = reinterpret_cast<const u32*>(bias + elems * 2);
 #pragma unroll
-    for (int group = kBegin; group < kEnd; ++group) {
-      ptx::LoadGlobal16(bias.words[half][group], row + group * 64);
-    }
+    for (int block = 0; block < C::kKeys / 8; ++block) words[2 * block + half] = row[4 * block];
   }
 }
 
-// score = factor * score + bias.
+// score = factor * score + bias; words as forward_bias.cuh reads them.
 template <class C>
-__device__ __forceinline__ void AddWideBias(ScoreBlock<C>& s, float factor, WideBias<C>& bias) {
-  using Element = typename C::Element;
+__device__ __forceinline__ void AddBiasWords(ScoreBlock<C>& s, float factor,
+                                             const u32 (&words)[C::kProbRegisters]) {
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-#pragma unroll
-    for (int group = 0; group < WideBias<C>::kGroups; ++group) {
-      u32(&words)[4] = bias.words[half][group];
-      TransposeQuad(words);
-#pragma unroll
-      for (int block = 0; block < 4; ++block) {
-        float* const score = s + 4 * (4 * group + block) + 2 * half;
-        score[0] =
-            fmaf(score[0], factor, Element::ToF32(static_cast<u16>(words[block])) * kTermsLog2E);
-        score[1] = fmaf(score[1], factor,
-                        Element::ToF32(static_cast<u16>(words[block] >> 16)) * kTermsLog2E);
-      }
-    }
+  for (int i = 0; i < C::kProbRegisters; ++i) {
+    s[2 * i] = fmaf(s[2 * i], factor, C::Element::LowToF32(words[i]) * kTermsLog2E);
+    s[2 * i + 1] = fmaf(s[2 * i + 1], factor, C::Element::HighToF32(words[i]) * kTermsLog2E);
   }
+}
+
+// The thread's columns of a row below a bound that counts from lane_key: of every 8 it has 2.
+__device__ __forceinline__ i32 ColumnsBelow(i32 bound) {
+  const i32 known = device::Clamp(bound, 0, 128);
+  return 2 * (known / 8) + device::Min(known % 8, 2);
+}
+
+// Bit 2 block + column: whether the row sees key lane_key + 8 block + column.
+template <class C>
+__device__ __forceinline__ u32 VisibleBits(const VisibleColumns& row, i32 lane_key) {
+  u64 bits = (u64{1} << ColumnsBelow(row.end - lane_key)) - 1;
+  if constexpr (C::Traits::kWindow == 2) {
+    bits &= ~((u64{1} << ColumnsBelow(row.begin - lane_key)) - 1);
+  }
+  return static_cast<u32>(bits);
 }
 
 // Hides what the thread's two rows may not see. lane_key: key of the lane's first column.
@@ -211,17 +200,13 @@ __device__ __forceinline__ void MaskBlock(ScoreBlock<C>& s, const VisibleColumns
   const float hidden = factor < 0.0f ? device::kInfinity : -device::kInfinity;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const i32 end = rows[half].end - lane_key, begin = rows[half].begin - lane_key;
+    const u32 visible = VisibleBits<C>(rows[half], lane_key);
 #pragma unroll
     for (int block = 0; block < C::kKeys / 8; ++block) {
 #pragma unroll
       for (int column = 0; column < 2; ++column) {
-        bool is_visible = 8 * block + column < end;
-        if constexpr (C::Traits::kWindow == 2) {
-          is_visible = is_visible && 8 * block + column >= begin;
-        }
         float& score = s[4 * block + 2 * half + column];
-        score = is_visible ? score : hidden;
+        score = (visible & (1u << (2 * block + column))) != 0 ? score : hidden;
       }
     }
   }
