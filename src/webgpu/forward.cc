@@ -15,7 +15,7 @@ using core::Status;
 
 class ForwardRun {
  public:
-  ForwardRun(const core::ForwardProblem& problem, Device* device, const ForwardChunks& chunks,
+  ForwardRun(const core::ForwardProblem& problem, Device* device, const UnitChunks& chunks,
              std::uint64_t max_binding_bytes)
       : problem_(problem),
         device_(device),
@@ -48,7 +48,7 @@ class ForwardRun {
 
   // Parts of the keys in ascending order, which is the order of merging.
   Status RunHead(std::int64_t batch, const core::Sequence& sequence, std::int64_t kv_head) {
-    ForwardUnit unit;
+    Unit unit;
     unit.batch = batch;
     unit.sequence = sequence;
     unit.kv_head = kv_head;
@@ -66,7 +66,7 @@ class ForwardRun {
     return {};
   }
 
-  Status RunUnit(const ForwardUnit& unit) {
+  Status RunUnit(const Unit& unit) {
     if (!slice_->empty() && !slice_->Fits(unit)) HEED_RETURN_IF_ERROR(Flush());
     slice_->Add(unit);
     return {};
@@ -82,7 +82,7 @@ class ForwardRun {
 
   const core::ForwardProblem& problem_;
   Device* device_;
-  const ForwardChunks& chunks_;
+  const UnitChunks& chunks_;
   std::uint64_t max_binding_bytes_;
   Shader shader_;
   std::optional<ForwardSlice> slice_;
@@ -96,8 +96,8 @@ Status Forward(const core::ForwardProblem& problem, const core::Plan& /*plan*/, 
   HEED_RETURN_IF_ERROR(Device::Get(&device));
   std::uint64_t max_binding_bytes = 0;
   HEED_RETURN_IF_ERROR(ReadBindingLimit(&max_binding_bytes));
-  ForwardChunks chunks;
-  HEED_RETURN_IF_ERROR(ChooseForwardChunks(problem, max_binding_bytes, &chunks));
+  UnitChunks chunks;
+  HEED_RETURN_IF_ERROR(ChooseUnitChunks(problem, max_binding_bytes, &chunks));
   ForwardRun run(problem, device, chunks, max_binding_bytes);
   return action == Action::kPrepare ? run.Prepare() : run.Run();
 }

@@ -1,366 +1,43 @@
 #include "webgpu/forward_slice.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "device/constants.h"
-#include "device/dropout.h"
 #include "device/float16.h"
 
 namespace heed::webgpu {
-namespace {
 
-using core::DType;
-using core::DTypeBytes;
-
-const void* AddressOf(const void* data, std::int64_t offset_elems, DType dtype) {
-  return static_cast<const char*>(data) +
-         offset_elems * static_cast<std::int64_t>(DTypeBytes(dtype));
-}
-
-// One axis of a score tensor that is packed: broadcast axes once.
-std::int64_t Extent(std::int64_t stride_elems, std::int64_t count) {
-  return stride_elems != 0 ? count : 1;
-}
-
-float ReadFloat(const void* address, DType dtype) {
-  if (dtype == DType::kF32) {
-    float value = 0.0f;
-    std::memcpy(&value, address, sizeof(value));
-    return value;
-  }
-  device::u16 bits = 0;
-  std::memcpy(&bits, address, sizeof(bits));
-  return dtype == DType::kF16 ? device::Fp16ToFp32(bits) : device::Bf16ToFp32(bits);
-}
-
-device::KeyRange VisibleRange(const core::ForwardProblem& problem, const ForwardUnit& unit,
-                              std::int64_t query) {
-  return device::VisibleKeys(problem.score.window, query, unit.sequence.q_len,
-                             unit.sequence.kv_len);
-}
-
-}  // namespace
-
-ForwardSlice::ForwardSlice(const core::ForwardProblem& problem, const ForwardChunks& chunks,
+ForwardSlice::ForwardSlice(const core::ForwardProblem& problem, const UnitChunks& chunks,
                            std::uint64_t max_binding_bytes)
-    : problem_(problem),
-      chunks_(chunks),
-      max_words_(static_cast<std::int64_t>(max_binding_bytes / sizeof(std::uint32_t))),
-      group_words_(GroupWords(problem.dtype())),
+    : UnitSlice(problem, chunks, max_binding_bytes),
       output_group_words_(chunks.has_partials ? 4 : group_words_),
-      dim_groups_(device::CeilDiv<std::int64_t>(problem.shape.head_dim, 4)),
-      dim_v_groups_(device::CeilDiv<std::int64_t>(problem.shape.head_dim_v, 4)),
-      mask_pitch_words_(device::CeilDiv<std::int64_t>(chunks.keys, 32)),
-      columns_(static_cast<std::uint32_t>(
-          std::min(kMaxColumns, device::CeilDiv(dim_v_groups_, kColumnGroups)))) {
-  FillParams();
-}
-
-void ForwardSlice::FillParams() {
-  const core::ScoreRule& score = problem_.score;
-  const std::int64_t group = problem_.shape.group;
-  ForwardParams& p = params_;
-  const auto word = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
-  p.group = word(group);
-  p.head_dim_groups = word(dim_groups_);
-  p.head_dim_v_groups = word(dim_v_groups_);
-  p.scale = static_cast<float>(score.scale);
-  p.scale_log2 = static_cast<float>(score.scale * device::kLog2E);
-  p.q_row = word(group * dim_groups_);
-  p.q_head = p.k_row = word(dim_groups_);
-  p.o_row = word(group * dim_v_groups_);
-  p.o_head = p.v_row = word(dim_v_groups_);
-  if (score.softcap > 0.0) {
-    p.flags |= kHasSoftcap;
-    p.softcap = static_cast<float>(score.softcap);
-  }
-  if (score.bias.present()) {
-    p.flags |= kHasBias;
-    const auto& stride = score.bias.stride_elems;
-    p.bias_key = stride[3] != 0 ? 1 : 0;
-    const std::int64_t pitch = Extent(stride[3], chunks_.keys);
-    p.bias_head = stride[1] != 0 ? word(pitch) : 0;
-    p.bias_row = stride[2] != 0 ? word(pitch * Extent(stride[1], group)) : 0;
-  }
-  if (score.mask.present()) {
-    p.flags |= kHasMask;
-    const auto& stride = score.mask.stride_elems;
-    p.mask_head = stride[1] != 0 ? word(mask_pitch_words_) : 0;
-    p.mask_row = stride[2] != 0 ? word(mask_pitch_words_ * Extent(stride[1], group)) : 0;
-  }
-  if (score.alibi_slopes.present()) p.flags |= kHasAlibi;
+      columns_(ColumnsOf(dim_v_groups_)) {
   // A part of the keys leaves the sink to whoever merges.
-  if (score.sinks.present() && !chunks_.has_partials) p.flags |= kHasSinks;
-  if (score.dropout.active()) {
-    p.flags |= kHasDropout;
-    const device::DropoutStream stream =
-        device::MakeDropoutStream(score.dropout.seed, score.dropout.offset);
-    p.dropout_key[0] = stream.key.low;
-    p.dropout_key[1] = stream.key.high;
-    p.dropout_offset = stream.offset_low;
-    p.drop_threshold = score.dropout.drop_threshold;
-    p.keep_scale = device::KeepScale(score.dropout.drop_threshold);
-  }
+  if (problem.score.sinks.present() && !chunks.has_partials) params_.flags |= kHasSinks;
+  dispatch_.is_output[kOutput] = dispatch_.is_output[kLse] = true;
 }
 
-// A paged sequence's other pages do not follow from the address of its first key.
-ForwardSlice::Source ForwardSlice::KeySource(const core::RowsView& view,
-                                             const ForwardUnit& unit) const {
-  if (unit.num_keys == 0) return {nullptr, 0, 0, 0};
-  const std::int64_t offset_elems =
-      problem_.KvOffsetElems(view, unit.sequence, unit.batch, unit.first_key, unit.kv_head);
-  return {AddressOf(view.data, offset_elems, view.dtype), unit.num_keys,
-          problem_.block_table.present() ? unit.batch : 0, 0};
-}
-
-// Under a mask, values of keys that no row of the unit sees are zeroed, so units do not share them.
-ForwardSlice::Source ForwardSlice::ValueSource(const ForwardUnit& unit) const {
-  Source source = KeySource(problem_.v, unit);
-  if (!problem_.score.mask.present()) return source;
-  std::get<2>(source) = unit.batch * problem_.shape.num_kv_heads + unit.kv_head;
-  std::get<3>(source) = unit.first_query + 1;
-  return source;
-}
-
-ForwardSlice::Source ForwardSlice::ScoreSource(const core::ScoreView& view,
-                                               const ForwardUnit& unit) const {
-  const std::int64_t offset_elems = view.OffsetElems(
-      unit.batch, unit.kv_head * problem_.shape.group, unit.first_query, unit.first_key);
-  return {AddressOf(view.data, offset_elems, view.dtype),
-          Extent(view.stride_elems[2], unit.num_queries),
-          Extent(view.stride_elems[3], unit.num_keys), 0};
-}
-
-std::int64_t ForwardSlice::NumTasks(const ForwardUnit& unit) const {
+std::int64_t ForwardSlice::NumTasks(const Unit& unit) const {
   return device::CeilDiv(unit.num_queries * problem_.shape.group, kTileRows) *
          device::CeilDiv(dim_v_groups_, columns_ * kColumnGroups);
 }
 
-// Words that adding the unit takes.
-ForwardSlice::Sizes ForwardSlice::Needs(const ForwardUnit& unit) const {
-  const std::int64_t group = problem_.shape.group;
-  const std::int64_t rows = unit.num_queries * group;
-  const auto unless_placed = [&](ForwardBinding binding, const Source& source,
-                                 std::int64_t words) -> std::int64_t {
-    return places_[binding].contains(source) ? 0 : words;
-  };
-  Sizes sizes;
-  sizes.words[kQueries] = rows * dim_groups_ * group_words_;
-  sizes.words[kKeys] =
-      unless_placed(kKeys, KeySource(problem_.k, unit), unit.num_keys * dim_groups_ * group_words_);
-  sizes.words[kValues] =
-      unless_placed(kValues, ValueSource(unit), unit.num_keys * dim_v_groups_ * group_words_);
+bool ForwardSlice::Fits(const Unit& unit) const {
+  const std::int64_t rows = unit.num_queries * problem_.shape.group;
+  Sizes sizes = InputNeeds(unit);
   sizes.words[kOutput] = rows * dim_v_groups_ * output_group_words_;
   sizes.words[kLse] = rows;
-  const auto score_rows = [&](const core::ScoreView& view) {
-    return Extent(view.stride_elems[1], group) * Extent(view.stride_elems[2], unit.num_queries);
-  };
-  const core::ScoreView& bias = problem_.score.bias;
-  if (bias.present()) {
-    sizes.words[kBias] =
-        unless_placed(kBias, ScoreSource(bias, unit),
-                      score_rows(bias) * Extent(bias.stride_elems[3], chunks_.keys));
-  }
-  const core::ScoreView& mask = problem_.score.mask;
-  if (mask.present()) {
-    sizes.words[kMask] =
-        unless_placed(kMask, ScoreSource(mask, unit), score_rows(mask) * mask_pitch_words_);
-  }
-  constexpr std::int64_t kUnitWords = sizeof(UnitRecord) / 4, kTaskWords = sizeof(TaskRecord) / 4;
-  sizes.words[kTable] = kUnitWords + 2 * group + kTaskWords * NumTasks(unit);
-  return sizes;
+  return HasRoom(sizes, NumTasks(unit));
 }
 
-bool ForwardSlice::Fits(const ForwardUnit& unit) const {
-  if (static_cast<std::int64_t>(tasks_.size()) + NumTasks(unit) >
-      static_cast<std::int64_t>(kMaxWorkgroups)) {
-    return false;
-  }
-  const Sizes sizes = Needs(unit);
-  for (std::size_t binding = 0; binding < kNumForwardBindings; ++binding) {
-    const auto used = static_cast<std::int64_t>(dispatch_.storage[binding].size());
-    if (used + sizes.words[binding] > max_words_) return false;
-  }
-  const std::size_t table_words = records_.size() * sizeof(UnitRecord) / 4 + head_values_.size() +
-                                  tasks_.size() * sizeof(TaskRecord) / 4;
-  return static_cast<std::int64_t>(table_words) + sizes.words[kTable] <= max_words_;
-}
-
-std::uint32_t ForwardSlice::WordsIn(ForwardBinding binding) const {
-  return static_cast<std::uint32_t>(dispatch_.storage[binding].size());
-}
-
-std::uint32_t ForwardSlice::PackQueries(const ForwardUnit& unit) {
-  const core::RowsView& q = problem_.q;
-  const std::int64_t group = problem_.shape.group;
-  const auto row_words = static_cast<std::size_t>(dim_groups_ * group_words_);
-  const std::size_t row_bytes =
-      static_cast<std::size_t>(problem_.shape.head_dim) * DTypeBytes(q.dtype);
-  std::vector<std::uint32_t>& words = dispatch_.storage[kQueries];
-  const std::size_t begin = words.size();
-  words.resize(begin + static_cast<std::size_t>(unit.num_queries * group) * row_words);
-  std::uint32_t* target = words.data() + begin;
-  for (std::int64_t query = unit.first_query; query < unit.first_query + unit.num_queries;
-       ++query) {
-    for (std::int64_t head = unit.kv_head * group; head < (unit.kv_head + 1) * group; ++head) {
-      const std::int64_t offset_elems =
-          q.OffsetElems(unit.sequence.q_batch, unit.sequence.q_begin + query, head);
-      std::memcpy(target, AddressOf(q.data, offset_elems, q.dtype), row_bytes);
-      target += row_words;
-    }
-  }
-  return static_cast<std::uint32_t>(begin / static_cast<std::size_t>(group_words_));
-}
-
-std::uint32_t ForwardSlice::PackRows(ForwardBinding binding, const core::RowsView& view,
-                                     const ForwardUnit& unit) {
-  const bool is_value = binding == kValues;
-  const Source source = is_value ? ValueSource(unit) : KeySource(view, unit);
-  const auto placed = places_[binding].find(source);
-  if (placed != places_[binding].end()) return placed->second;
-  const auto row_words =
-      static_cast<std::size_t>((is_value ? dim_v_groups_ : dim_groups_) * group_words_);
-  const std::size_t row_bytes =
-      static_cast<std::size_t>(is_value ? problem_.shape.head_dim_v : problem_.shape.head_dim) *
-      DTypeBytes(view.dtype);
-  std::vector<std::uint32_t>& words = dispatch_.storage[binding];
-  const std::size_t begin = words.size();
-  words.resize(begin + static_cast<std::size_t>(unit.num_keys) * row_words);
-  std::uint32_t* target = words.data() + begin;
-  for (std::int64_t key = unit.first_key; key < unit.first_key + unit.num_keys; ++key) {
-    const std::int64_t offset_elems =
-        problem_.KvOffsetElems(view, unit.sequence, unit.batch, key, unit.kv_head);
-    std::memcpy(target, AddressOf(view.data, offset_elems, view.dtype), row_bytes);
-    target += row_words;
-  }
-  const auto place = static_cast<std::uint32_t>(begin / static_cast<std::size_t>(group_words_));
-  places_[binding].emplace(source, place);
-  return place;
-}
-
-std::uint32_t ForwardSlice::PackBias(const ForwardUnit& unit) {
-  const core::ScoreView& bias = problem_.score.bias;
-  const Source source = ScoreSource(bias, unit);
-  const auto placed = places_[kBias].find(source);
-  if (placed != places_[kBias].end()) return placed->second;
-  const std::uint32_t place = WordsIn(kBias);
-  std::vector<std::uint32_t>& words = dispatch_.storage[kBias];
-  const auto pitch = static_cast<std::size_t>(Extent(bias.stride_elems[3], chunks_.keys));
-  const std::int64_t heads = Extent(bias.stride_elems[1], problem_.shape.group);
-  for (std::int64_t query = 0; query < Extent(bias.stride_elems[2], unit.num_queries); ++query) {
-    for (std::int64_t head = 0; head < heads; ++head) {
-      const std::size_t begin = words.size();
-      words.resize(begin + pitch);
-      for (std::int64_t key = 0; key < Extent(bias.stride_elems[3], unit.num_keys); ++key) {
-        const std::int64_t offset_elems =
-            bias.OffsetElems(unit.batch, unit.kv_head * problem_.shape.group + head,
-                             unit.first_query + query, unit.first_key + key);
-        words[begin + static_cast<std::size_t>(key)] = device::BitsOfFp32(
-            ReadFloat(AddressOf(bias.data, offset_elems, bias.dtype), bias.dtype));
-      }
-    }
-  }
-  places_[kBias].emplace(source, place);
-  return place;
-}
-
-std::uint32_t ForwardSlice::PackMask(const ForwardUnit& unit) {
-  const core::ScoreView& mask = problem_.score.mask;
-  const Source source = ScoreSource(mask, unit);
-  const auto placed = places_[kMask].find(source);
-  if (placed != places_[kMask].end()) return placed->second;
-  const std::uint32_t place = WordsIn(kMask);
-  std::vector<std::uint32_t>& words = dispatch_.storage[kMask];
-  const std::int64_t heads = Extent(mask.stride_elems[1], problem_.shape.group);
-  for (std::int64_t query = 0; query < Extent(mask.stride_elems[2], unit.num_queries); ++query) {
-    for (std::int64_t head = 0; head < heads; ++head) {
-      const std::size_t begin = words.size();
-      words.resize(begin + static_cast<std::size_t>(mask_pitch_words_));
-      const std::int64_t offset_elems =
-          mask.OffsetElems(unit.batch, unit.kv_head * problem_.shape.group + head,
-                           unit.first_query + query, unit.first_key);
-      const auto* bytes = static_cast<const std::uint8_t*>(mask.data) + offset_elems;
-      for (std::int64_t key = 0; key < unit.num_keys; ++key) {
-        const bool is_attended = bytes[key * mask.stride_elems[3]] != 0;
-        words[begin + static_cast<std::size_t>(key / 32)] |= std::uint32_t{is_attended}
-                                                             << (key % 32);
-      }
-    }
-  }
-  places_[kMask].emplace(source, place);
-  return place;
-}
-
-// Weights of such keys are 0, but 0 times NaN is not. Window and lengths alone hide keys outside
-// one range, which the shader leaves out by itself.
-void ForwardSlice::ZeroHiddenValues(const ForwardUnit& unit, std::uint32_t values_begin,
-                                    std::uint32_t mask_begin) {
-  const std::vector<std::uint32_t>& mask = dispatch_.storage[kMask];
-  std::vector<bool> is_seen(static_cast<std::size_t>(unit.num_keys));
-  for (std::int64_t query = 0; query < unit.num_queries; ++query) {
-    const device::KeyRange range = VisibleRange(problem_, unit, unit.first_query + query);
-    const std::int64_t first = std::max<std::int64_t>(range.begin - unit.first_key, 0);
-    const std::int64_t end = std::min<std::int64_t>(range.end - unit.first_key, unit.num_keys);
-    for (std::int64_t head = 0; head < problem_.shape.group; ++head) {
-      const std::uint32_t* row =
-          mask.data() + mask_begin + query * params_.mask_row + head * params_.mask_head;
-      for (std::int64_t key = first; key < end; ++key) {
-        if ((row[key / 32] >> (key % 32) & 1) != 0) is_seen[static_cast<std::size_t>(key)] = true;
-      }
-    }
-  }
-  const auto row_words = static_cast<std::size_t>(dim_v_groups_ * group_words_);
-  std::uint32_t* values =
-      dispatch_.storage[kValues].data() +
-      static_cast<std::size_t>(values_begin) * static_cast<std::size_t>(group_words_);
-  for (std::size_t key = 0; key < is_seen.size(); ++key) {
-    if (!is_seen[key]) std::fill_n(values + key * row_words, row_words, 0u);
-  }
-}
-
-void ForwardSlice::AddHeadValues(const ForwardUnit& unit) {
-  const core::ScoreRule& score = problem_.score;
-  for (const core::HeadView* view : {&score.alibi_slopes, &score.sinks}) {
-    for (std::int64_t head = 0; head < problem_.shape.group; ++head) {
-      const float value =
-          view->present() ? view->At(unit.batch, unit.kv_head * problem_.shape.group + head) : 0.0f;
-      head_values_.push_back(device::BitsOfFp32(value));
-    }
-  }
-}
-
-void ForwardSlice::Add(const ForwardUnit& unit) {
-  const core::Shape& shape = problem_.shape;
+void ForwardSlice::Add(const Unit& unit) {
   const auto word = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
-  const device::Diagonals diagonals =
-      device::VisibleDiagonals(problem_.score.window, unit.sequence.q_len, unit.sequence.kv_len);
-  UnitRecord record;
-  record.begin[kQueries] = PackQueries(unit);
-  record.begin[kKeys] = PackRows(kKeys, problem_.k, unit);
-  record.begin[kValues] = PackRows(kValues, problem_.v, unit);
-  const std::int64_t rows = unit.num_queries * shape.group;
+  UnitRecord record = PackInputs(unit);
+  const std::int64_t rows = record.num_rows;
   record.begin[kOutput] = word(WordsIn(kOutput) / output_group_words_);
   dispatch_.storage[kOutput].resize(
       WordsIn(kOutput) + static_cast<std::size_t>(rows * dim_v_groups_ * output_group_words_));
   record.begin[kLse] = WordsIn(kLse);
   dispatch_.storage[kLse].resize(WordsIn(kLse) + static_cast<std::size_t>(rows));
-  if (problem_.score.bias.present()) record.begin[kBias] = PackBias(unit);
-  if (problem_.score.mask.present()) {
-    record.begin[kMask] = PackMask(unit);
-    ZeroHiddenValues(unit, record.begin[kValues], record.begin[kMask]);
-  }
-  record.first_query = word(unit.first_query);
-  record.num_rows = word(rows);
-  record.first_key = word(unit.first_key);
-  record.end_key = word(unit.first_key + unit.num_keys);
-  record.low_diagonal = static_cast<std::int32_t>(diagonals.low);
-  record.high_diagonal = static_cast<std::int32_t>(diagonals.high);
-  record.shift = static_cast<std::int32_t>(device::PositionShift(
-      problem_.score.window.alignment, unit.sequence.q_len, unit.sequence.kv_len));
-  record.first_head = word(unit.batch * shape.num_q_heads + unit.kv_head * shape.group);
-  record.head_values = word(static_cast<std::int64_t>(head_values_.size()));
-  AddHeadValues(unit);
   for (std::int64_t row = 0; row < rows; row += kTileRows) {
     for (std::int64_t first = 0; first < dim_v_groups_; first += columns_ * kColumnGroups) {
       tasks_.push_back({word(static_cast<std::int64_t>(units_.size())), word(row), word(first), 0});
@@ -368,30 +45,6 @@ void ForwardSlice::Add(const ForwardUnit& unit) {
   }
   units_.push_back(unit);
   records_.push_back(record);
-}
-
-Dispatch* ForwardSlice::Finish() {
-  std::vector<std::uint32_t>& table = dispatch_.storage[kTable];
-  const std::size_t record_words = records_.size() * sizeof(UnitRecord) / 4;
-  const std::size_t task_words = tasks_.size() * sizeof(TaskRecord) / 4;
-  for (UnitRecord& record : records_) {
-    record.head_values += static_cast<std::uint32_t>(record_words);
-  }
-  params_.tasks_begin = static_cast<std::uint32_t>(record_words + head_values_.size());
-  table.resize(params_.tasks_begin + task_words);
-  std::memcpy(table.data(), records_.data(), record_words * 4);
-  std::copy(head_values_.begin(), head_values_.end(),
-            table.begin() + static_cast<std::ptrdiff_t>(record_words));
-  std::memcpy(table.data() + params_.tasks_begin, tasks_.data(), task_words * 4);
-  dispatch_.uniform.resize(sizeof(ForwardParams) / 4);
-  std::memcpy(dispatch_.uniform.data(), &params_, sizeof(params_));
-  // A binding has at least one element, whatever it is.
-  for (std::vector<std::uint32_t>& words : dispatch_.storage) {
-    words.resize(std::max<std::size_t>(words.size(), 4));
-  }
-  dispatch_.is_output[kOutput] = dispatch_.is_output[kLse] = true;
-  dispatch_.num_workgroups = static_cast<std::uint32_t>(tasks_.size());
-  return &dispatch_;
 }
 
 const std::uint32_t* ForwardSlice::OutputRow(std::size_t unit, std::int64_t query,

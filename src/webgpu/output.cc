@@ -82,7 +82,7 @@ void ForwardOutput::Add(const ForwardSlice& slice) {
       static_cast<std::size_t>(shape.head_dim_v) * core::DTypeBytes(problem_.o.dtype);
   std::vector<float> part(static_cast<std::size_t>(shape.head_dim_v));
   for (std::size_t at = 0; at < slice.units().size(); ++at) {
-    const ForwardUnit& unit = slice.units()[at];
+    const Unit& unit = slice.units()[at];
     for (std::int64_t query = 0; query < unit.num_queries; ++query) {
       for (std::int64_t head = 0; head < shape.group; ++head) {
         const Row row = {unit.batch, unit.first_query + query, unit.kv_head * shape.group + head};

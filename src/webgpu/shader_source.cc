@@ -49,8 +49,8 @@ Shader ForwardShader(const ForwardVariant& variant) {
   const bool is_partial = variant.output == Output::kPartial;
   return {core::Format("forward.%s.c%u%s", core::DTypeName(variant.dtype), variant.columns,
                        is_partial ? ".partial" : ""),
-          ShaderText({storage, is_partial ? "output_partial" : "output_stored", "math", "dropout",
-                      "forward"},
+          ShaderText({storage, is_partial ? "output_partial" : "output_stored", "math", "unit",
+                      "dropout", "forward"},
                      {{"COLUMNS", variant.columns}}),
           "forward"};
 }

@@ -1,7 +1,7 @@
 // How calls are divided, without a device.
 #include <gtest/gtest.h>
 
-#include "webgpu/forward_chunks.h"
+#include "webgpu/unit_chunks.h"
 
 namespace heed::webgpu {
 namespace {
@@ -19,50 +19,50 @@ core::ForwardProblem Problem(std::int64_t q_len, std::int64_t kv_len, std::int64
   return problem;
 }
 
-ForwardChunks Choose(const core::ForwardProblem& problem, std::uint64_t max_binding_bytes) {
-  ForwardChunks chunks;
-  EXPECT_TRUE(ChooseForwardChunks(problem, max_binding_bytes, &chunks).ok());
+UnitChunks Choose(const core::ForwardProblem& problem, std::uint64_t max_binding_bytes) {
+  UnitChunks chunks;
+  EXPECT_TRUE(ChooseUnitChunks(problem, max_binding_bytes, &chunks).ok());
   return chunks;
 }
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
-TEST(ForwardChunks, SmallCallsStayWhole) {
-  const ForwardChunks chunks = Choose(Problem(4096, 4096, 128), 128 * kMiB);
+TEST(UnitChunks, SmallCallsStayWhole) {
+  const UnitChunks chunks = Choose(Problem(4096, 4096, 128), 128 * kMiB);
   EXPECT_EQ(chunks.queries, 4096);
   EXPECT_EQ(chunks.keys, 4096);
   EXPECT_FALSE(chunks.has_partials);
 }
 
 // 2 heads of 4 Mi queries of 512 bytes are 4 GiB; keys fit.
-TEST(ForwardChunks, QueriesAreDividedFirst) {
-  const ForwardChunks chunks = Choose(Problem(1 << 22, 65536, 128), 128 * kMiB);
+TEST(UnitChunks, QueriesAreDividedFirst) {
+  const UnitChunks chunks = Choose(Problem(1 << 22, 65536, 128), 128 * kMiB);
   EXPECT_EQ(chunks.queries, 1 << 17);
   EXPECT_EQ(chunks.keys, 65536);
   EXPECT_FALSE(chunks.has_partials);
 }
 
 // 1 Mi keys of 512 bytes are 512 MiB.
-TEST(ForwardChunks, KeysAreDividedWhenTheyMust) {
-  const ForwardChunks chunks = Choose(Problem(128, 1 << 20, 128), 128 * kMiB);
+TEST(UnitChunks, KeysAreDividedWhenTheyMust) {
+  const UnitChunks chunks = Choose(Problem(128, 1 << 20, 128), 128 * kMiB);
   EXPECT_EQ(chunks.keys, 1 << 18);
   EXPECT_TRUE(chunks.has_partials);
 }
 
-TEST(ForwardChunks, BiasCounts) {
+TEST(UnitChunks, BiasCounts) {
   core::ForwardProblem problem = Problem(65536, 65536, 64);
   problem.score.bias.dtype = core::DType::kF32;
   problem.score.bias.stride_elems = {0, 0, 65536, 1};
-  const ForwardChunks chunks = Choose(problem, 128 * kMiB);
+  const UnitChunks chunks = Choose(problem, 128 * kMiB);
   EXPECT_EQ(chunks.queries, 512);  // times 65536 keys times 4 bytes
   EXPECT_EQ(chunks.keys, 65536);
   problem.score.bias.stride_elems = {0, 0, 0, 1};
   EXPECT_EQ(Choose(problem, 128 * kMiB).queries, 65536);
 }
 
-TEST(ForwardChunks, ASingleRowThatIsTooLarge) {
-  ForwardChunks chunks;
-  const core::Status status = ChooseForwardChunks(Problem(1, 1, 576), 4096, &chunks);
+TEST(UnitChunks, ASingleRowThatIsTooLarge) {
+  UnitChunks chunks;
+  const core::Status status = ChooseUnitChunks(Problem(1, 1, 576), 4096, &chunks);
   EXPECT_EQ(status.code(), HEED_UNSUPPORTED);
   EXPECT_EQ(status.message(),
             "a query of 2 heads needs a binding of 4608 bytes, more than the 4096 that WebGPU "

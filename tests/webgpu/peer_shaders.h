@@ -82,13 +82,15 @@ fn keep() -> f32 {
 fn scores(@builtin(workgroup_id) workgroup: vec3<u32>,
           @builtin(local_invocation_id) local: vec3<u32>) {
   let tiles = size.x / 16u;
-  let row = workgroup.x / tiles * 16u + local.y;
   let key = workgroup.x % tiles * 16u + local.x;
-  var sum = keep();
-  for (var d = 0u; d < size.y; d++) {
-    sum += q[row * size.y + d] * k[key * size.y + d];
+  for (var half = 0u; half < 2u; half++) {
+    let row = workgroup.x / tiles * 32u + half * 16u + local.y;
+    var sum = keep();
+    for (var d = 0u; d < size.y; d++) {
+      sum += q[row * size.y + d] * k[key * size.y + d];
+    }
+    s[row * size.x + key] = sum * inverseSqrt(f32(size.y));
   }
-  s[row * size.x + key] = sum * inverseSqrt(f32(size.y));
 }
 
 @compute @workgroup_size(256)

@@ -12,10 +12,10 @@
 #include "core/problem.h"
 #include "device/float16.h"
 #include "webgpu/device.h"
-#include "webgpu/forward_chunks.h"
 #include "webgpu/forward_slice.h"
 #include "webgpu/peer_shaders.h"
 #include "webgpu/shader_source.h"
+#include "webgpu/unit_chunks.h"
 
 namespace heed::test {
 namespace {
@@ -127,11 +127,11 @@ class Forward {
     problem_.q = view(attention.q);
     problem_.k = view(attention.k);
     problem_.v = view(attention.v);
-    Check(webgpu::ChooseForwardChunks(problem_, webgpu::kMaxBindingBytes, &chunks_));
+    Check(webgpu::ChooseUnitChunks(problem_, webgpu::kMaxBindingBytes, &chunks_));
     slice_ = std::make_unique<webgpu::ForwardSlice>(problem_, chunks_, webgpu::kMaxBindingBytes);
     for (std::int64_t head = 0; head < kHeads; ++head) {
-      const webgpu::ForwardUnit unit = {0, problem_.SequenceAt(0), head, 0, attention.len,
-                                        0, attention.len};
+      const webgpu::Unit unit = {0, problem_.SequenceAt(0), head, 0, attention.len,
+                                 0, attention.len};
       Require(slice_->Fits(unit), "L is too large for one dispatch");
       slice_->Add(unit);
     }
@@ -148,7 +148,7 @@ class Forward {
  private:
   Device* device_;
   core::ForwardProblem problem_;
-  webgpu::ForwardChunks chunks_;
+  webgpu::UnitChunks chunks_;
   std::unique_ptr<webgpu::ForwardSlice> slice_;
   Dispatch* dispatch_ = nullptr;
   Shader shader_;
@@ -171,7 +171,7 @@ class Naive {
     dispatch_.storage[2] = first(attention.v);
     dispatch_.storage[3].resize(std::size_t{len} * len);
     dispatch_.storage[4].resize(count);
-    steps_ = {{"scores", (len / 16) * (len / 16)}, {"softmax", len}, {"values", len * (dim / 64)}};
+    steps_ = {{"scores", (len / 32) * (len / 16)}, {"softmax", len}, {"values", len * (dim / 64)}};
   }
   double SecondsOfAllHeads() {
     double seconds = 0.0;

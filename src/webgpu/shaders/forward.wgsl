@@ -3,91 +3,16 @@
 // (column, row) holds the scores of 4 rows x 4 keys and 4 rows x 4 COLUMNS elements of o in
 // registers. No subgroups, no fp16, 16384 bytes of workgroup memory.
 //
-// Before this text stand storage_*.wgsl, output_*.wgsl, math.wgsl, dropout.wgsl, and
+// Before this text stand storage_*.wgsl, output_*.wgsl, math.wgsl, unit.wgsl, dropout.wgsl, and
 //   COLUMNS  groups of 64 elements of o that a workgroup computes, 1 to 4
 
-// src/webgpu/forward_layout.h fills these; offsets and strides of q, k, v and o count groups of 4
-// elements, others elements of their buffer.
-struct Params {
-  flags: u32,
-  group: u32,  // query heads of a KV head
-  head_dim_groups: u32,
-  head_dim_v_groups: u32,
-  scale: f32,
-  scale_log2: f32,
-  softcap: f32,
-  negative_infinity: u32,  // bits: a constant infinity is an error in this language
-  q_row: u32,
-  q_head: u32,
-  k_row: u32,
-  v_row: u32,
-  o_row: u32,
-  o_head: u32,
-  bias_row: u32,
-  bias_head: u32,
-  bias_key: u32,
-  mask_row: u32,
-  mask_head: u32,
-  tasks_begin: u32,
-  dropout_key: vec2<u32>,
-  dropout_offset: u32,
-  drop_threshold: u32,
-  keep_scale: f32,
-  unused_0: u32,
-  unused_1: u32,
-  unused_2: u32,
-}
-
-const HAS_SOFTCAP: u32 = 1u;
-const HAS_BIAS: u32 = 2u;
-const HAS_ALIBI: u32 = 4u;
-const HAS_MASK: u32 = 8u;
-const HAS_SINKS: u32 = 16u;
-const HAS_DROPOUT: u32 = 32u;
-const CHANGES_SCORES: u32 = 7u;  // softcap, bias or ALiBi
-
-// A unit's record in `table`. Keys and queries count within the sequence.
-const UNIT_WORDS: u32 = 16u;
-const Q_BEGIN: u32 = 0u;
-const K_BEGIN: u32 = 1u;
-const V_BEGIN: u32 = 2u;
-const O_BEGIN: u32 = 3u;
-const LSE_BEGIN: u32 = 4u;
-const BIAS_BEGIN: u32 = 5u;
-const MASK_BEGIN: u32 = 6u;
-const FIRST_QUERY: u32 = 7u;
-const NUM_ROWS: u32 = 8u;
-const FIRST_KEY: u32 = 9u;
-const END_KEY: u32 = 10u;
-const LOW_DIAGONAL: u32 = 11u;   // key j is visible to query i when low <= j - i <= high
-const HIGH_DIAGONAL: u32 = 12u;
-const SHIFT: u32 = 13u;
-const FIRST_HEAD: u32 = 14u;     // b * Hq + first query head
-const HEAD_VALUES: u32 = 15u;    // in `table`: ALiBi slopes of the group, then its sinks
-// A task's record: unit, first row, first group of o's elements.
-const TASK_WORDS: u32 = 4u;
-
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> q_data: array<Packed>;
-@group(0) @binding(2) var<storage, read> k_data: array<Packed>;
-@group(0) @binding(3) var<storage, read> v_data: array<Packed>;
 @group(0) @binding(4) var<storage, read_write> o_data: array<OutputPacked>;
 @group(0) @binding(5) var<storage, read_write> lse_data: array<f32>;
-@group(0) @binding(6) var<storage, read> bias_data: array<f32>;
-@group(0) @binding(7) var<storage, read> mask_data: array<u32>;
-@group(0) @binding(8) var<storage, read> table: array<u32>;
 
-const TILE_ROWS: u32 = 64u;
-const TILE_KEYS: u32 = 64u;
-const SLICE_GROUPS: u32 = 8u;  // of the head dim, staged at a time: 32 elements
-const HALF_KEYS: u32 = 32u;    // keys whose weights are in workgroup memory at a time
-const SLAB_GROUPS: u32 = 16u * COLUMNS;
-const SLAB_KEYS: u32 = 512u / SLAB_GROUPS;  // keys whose V is there beside them
-
+// What shared_data of unit.wgsl holds.
 // Scores: q [element][row / 4] in the lower half, k [element][key / 4] in the upper one.
 // Maxima and sums: [column][row / 4]. Output: weights [key][row / 4] in the lower half,
-// v [key][group] in the upper one. Whole vectors only are written, each by one invocation.
-var<workgroup> shared_data: array<vec4<f32>, 1024>;
+// v [key][group] in the upper one.
 
 // Rows of an invocation.
 struct Rows {
@@ -118,13 +43,6 @@ fn load_q(unit: u32, row: u32, element_group: u32) -> vec4<f32> {
   let head = row - token * params.group;
   return unpack(q_data[table[unit + Q_BEGIN] + token * params.q_row + head * params.q_head +
                        element_group]);
-}
-
-fn store_transposed(at: u32, a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32>) {
-  shared_data[at] = vec4(a.x, b.x, c.x, d.x);
-  shared_data[at + 16u] = vec4(a.y, b.y, c.y, d.y);
-  shared_data[at + 32u] = vec4(a.z, b.z, c.z, d.z);
-  shared_data[at + 48u] = vec4(a.w, b.w, c.w, d.w);
 }
 
 // 64 rows of q and 64 keys, SLICE_GROUPS groups of elements from element_group on.

@@ -1,9 +1,10 @@
-#include "webgpu/forward_chunks.h"
+#include "webgpu/unit_chunks.h"
 
 #include <algorithm>
 #include <cinttypes>
 
 #include "device/prelude.h"
+#include "webgpu/unit_layout.h"
 
 namespace heed::webgpu {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 constexpr std::int64_t kWordBytes = 4;
 
 // Words of the largest binding of a chunk.
-std::int64_t LargestBinding(const core::ForwardProblem& problem, const ForwardChunks& chunks) {
+std::int64_t LargestBinding(const core::ForwardProblem& problem, const UnitChunks& chunks) {
   const core::Shape& shape = problem.shape;
   const std::int64_t group_words = GroupWords(problem.dtype());
   const std::int64_t dims = device::CeilDiv<std::int64_t>(shape.head_dim, 4);
@@ -43,10 +44,15 @@ bool Halve(std::int64_t* count, std::int64_t least) {
 
 }  // namespace
 
+std::uint32_t ColumnsOf(std::int64_t num_groups) {
+  return static_cast<std::uint32_t>(
+      std::min(kMaxColumns, device::CeilDiv(num_groups, kColumnGroups)));
+}
+
 std::int64_t GroupWords(core::DType dtype) { return dtype == core::DType::kF32 ? 4 : 2; }
 
-core::Status ChooseForwardChunks(const core::ForwardProblem& problem,
-                                 std::uint64_t max_binding_bytes, ForwardChunks* chunks) {
+core::Status ChooseUnitChunks(const core::ForwardProblem& problem, std::uint64_t max_binding_bytes,
+                              UnitChunks* chunks) {
   const core::Shape& shape = problem.shape;
   const auto max_words = static_cast<std::int64_t>(max_binding_bytes / kWordBytes);
   // A whole tile of queries is kept together as long as keys can be divided instead.

@@ -1,24 +1,25 @@
-// What shaders/forward.wgsl reads: the uniform block, the records of its table, its bindings.
-#ifndef HEED_WEBGPU_FORWARD_LAYOUT_H_
-#define HEED_WEBGPU_FORWARD_LAYOUT_H_
+// What shaders/unit.wgsl declares: the uniform block, the records of the table, the bindings.
+#ifndef HEED_WEBGPU_UNIT_LAYOUT_H_
+#define HEED_WEBGPU_UNIT_LAYOUT_H_
 
 #include <cstddef>
 #include <cstdint>
 
 namespace heed::webgpu {
 
-enum ForwardFlags : std::uint32_t {
+enum UnitFlags : std::uint32_t {
   kHasSoftcap = 1,
   kHasBias = 2,
   kHasAlibi = 4,
   kHasMask = 8,
   kHasSinks = 16,
-  kHasDropout = 32
+  kHasDropout = 32,
+  kWritesScoreGradient = 64  // backward only
 };
 
 // struct Params of the shader. Strides of q, k, v and o in groups of 4 elements, of bias in
 // elements, of the mask in words of 32 keys.
-struct ForwardParams {
+struct UnitParams {
   std::uint32_t flags = 0;
   std::uint32_t group = 1;
   std::uint32_t head_dim_groups = 0;
@@ -39,10 +40,11 @@ struct ForwardParams {
   float keep_scale = 1.0f;
   std::uint32_t unused[3] = {0, 0, 0};
 };
-static_assert(sizeof(ForwardParams) == 28 * 4 && offsetof(ForwardParams, dropout_key) == 80);
+static_assert(sizeof(UnitParams) == 28 * 4 && offsetof(UnitParams, dropout_key) == 80);
 
-// Storage bindings of Dispatch.
-enum ForwardBinding : std::uint8_t {
+// Storage bindings of Dispatch. Backward has d_o in place of kOutput and fp32 gradients in place of
+// kLse.
+enum UnitBinding : std::uint8_t {
   kQueries,
   kKeys,
   kValues,
@@ -51,7 +53,7 @@ enum ForwardBinding : std::uint8_t {
   kBias,
   kMask,
   kTable,
-  kNumForwardBindings
+  kNumUnitBindings
 };
 
 // One KV head of a sequence: some of its queries against some of its keys.
@@ -73,7 +75,7 @@ struct TaskRecord {
   std::uint32_t unit = 0;
   std::uint32_t first_row = 0;
   std::uint32_t first_group = 0;  // of o's elements
-  std::uint32_t unused = 0;
+  std::uint32_t gradient = 0;     // backward: 0 dq, 1 dk, 2 dv
 };
 static_assert(sizeof(TaskRecord) == 4 * 4);
 
@@ -83,4 +85,4 @@ inline constexpr std::int64_t kMaxColumns = 4;     // column steps of one workgr
 
 }  // namespace heed::webgpu
 
-#endif  // HEED_WEBGPU_FORWARD_LAYOUT_H_
+#endif  // HEED_WEBGPU_UNIT_LAYOUT_H_

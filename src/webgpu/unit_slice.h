@@ -1,0 +1,88 @@
+// Units packed from host tensors into one dispatch: the inputs, and the table that describes them.
+#ifndef HEED_WEBGPU_UNIT_SLICE_H_
+#define HEED_WEBGPU_UNIT_SLICE_H_
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "core/problem.h"
+#include "webgpu/device.h"
+#include "webgpu/unit_chunks.h"
+#include "webgpu/unit_layout.h"
+
+namespace heed::webgpu {
+
+// Some queries of one KV head of a sequence against some of its keys.
+struct Unit {
+  std::int64_t batch = 0;
+  core::Sequence sequence;
+  std::int64_t kv_head = 0;
+  std::int64_t first_query = 0, num_queries = 0;
+  std::int64_t first_key = 0, num_keys = 0;
+};
+
+class UnitSlice {
+ public:
+  // problem and chunks live longer.
+  UnitSlice(const core::ForwardProblem& problem, const UnitChunks& chunks,
+            std::uint64_t max_binding_bytes);
+
+  bool empty() const { return units_.empty(); }
+  const std::vector<Unit>& units() const { return units_; }
+  // Ready to run; nothing can be added any more.
+  Dispatch* Finish();
+
+ protected:
+  // Words of each binding.
+  struct Sizes {
+    std::int64_t words[kNumUnitBindings] = {};
+  };
+
+  // What the inputs and the record of a unit take.
+  Sizes InputNeeds(const Unit& unit) const;
+  // False when a binding, or the dispatch, would be too large with that and num_tasks more.
+  bool HasRoom(const Sizes& sizes, std::int64_t num_tasks) const;
+  // Packs q, k, v, bias and mask, and the slopes and sinks of its heads.
+  UnitRecord PackInputs(const Unit& unit);
+  // Rows of q or of one like it.
+  std::uint32_t PackQueryRows(UnitBinding binding, const core::RowsView& view, const Unit& unit);
+  std::uint32_t WordsIn(UnitBinding binding) const;
+  bool Sees(const Unit& unit, const UnitRecord& record, std::int64_t query,
+            std::int64_t head) const;
+
+  const core::ForwardProblem& problem_;
+  const UnitChunks& chunks_;
+  std::int64_t group_words_;
+  std::int64_t dim_groups_, dim_v_groups_;
+  UnitParams params_;
+  Dispatch dispatch_;
+  std::vector<Unit> units_;
+  std::vector<UnitRecord> records_;
+  std::vector<std::uint32_t> row_values_;  // behind the records in the table
+  std::vector<TaskRecord> tasks_;
+
+ private:
+  // Where the same memory was packed before: first element, elements or rows, extra numbers that
+  // tell apart what the address does not.
+  using Source = std::tuple<const void*, std::int64_t, std::int64_t, std::int64_t>;
+  using Places = std::map<Source, std::uint32_t>;
+
+  void FillParams();
+  Source KeySource(const core::RowsView& view, const Unit& unit) const;
+  Source ScoreSource(const core::ScoreView& view, const Unit& unit) const;
+  std::uint32_t PackKeyRows(UnitBinding binding, const core::RowsView& view, const Unit& unit);
+  std::uint32_t PackBias(const Unit& unit);
+  std::uint32_t PackMask(const Unit& unit);
+  void ZeroHiddenKeys(const Unit& unit, const UnitRecord& record);
+  void AddHeadValues(const Unit& unit);
+
+  std::int64_t max_words_;
+  std::int64_t mask_pitch_words_;
+  Places places_[kNumUnitBindings];
+};
+
+}  // namespace heed::webgpu
+
+#endif  // HEED_WEBGPU_UNIT_SLICE_H_
