@@ -32,9 +32,10 @@ with_webgpu() {
     HEED_WEBGPU_ADAPTER="${HEED_WEBGPU_ADAPTER:-software}" NODEVICE_SELECT=1 "$@"
 }
 
-# About five minutes on two cores.
+# A few minutes on two cores.
 test_webgpu() {
-  build_preset release heed webgpu_forward webgpu_unavailable_test webgpu_chunks_test &&
-    HEED_WEBGPU_CASES="${HEED_WEBGPU_CASES:-600}" HEED_WEBGPU_COST="${HEED_WEBGPU_COST:-2000000}" \
+  build_preset release heed webgpu_forward webgpu_backward webgpu_unavailable_test \
+    webgpu_chunks_test &&
+    HEED_WEBGPU_CASES="${HEED_WEBGPU_CASES:-400}" HEED_WEBGPU_COST="${HEED_WEBGPU_COST:-1000000}" \
       with_webgpu run_ctest build/release --label-regex webgpu
 }

@@ -54,6 +54,9 @@ Status Backward(const heed_backward_args_t* args) {
   if (plan.row->backend == core::Backend::kCuda) {
     return cuda::Backward(problem, plan, cuda::Action::kRun);
   }
+  if (plan.row->backend == core::Backend::kWebgpu) {
+    return webgpu::Backward(problem, plan, webgpu::Action::kRun);
+  }
   if (plan.row->backend == core::Backend::kReference) return reference::Backward(problem);
   Workspace workspace;
   HEED_RETURN_IF_ERROR(workspace.Acquire(problem.forward.exec, plan.workspace_bytes));

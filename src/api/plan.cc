@@ -77,7 +77,7 @@ Status PlanAs(const Operation<Args, Problem>& operation, const void* args, Detai
 constexpr Operation<heed_forward_args_t, core::ForwardProblem> kForward = {
     core::BuildForwardProblem, core::PlanForward, cuda::Forward, webgpu::Forward};
 constexpr Operation<heed_backward_args_t, core::BackwardProblem> kBackward = {
-    core::BuildBackwardProblem, core::PlanBackward, cuda::Backward};
+    core::BuildBackwardProblem, core::PlanBackward, cuda::Backward, webgpu::Backward};
 constexpr Operation<heed_combine_args_t, core::CombineProblem> kCombine = {
     core::BuildCombineProblem, core::PlanCombine, cuda::Combine};
 constexpr Operation<heed_dropout_mask_args_t, core::DropoutMaskProblem> kDropoutMask = {

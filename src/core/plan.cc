@@ -65,6 +65,16 @@ void PlanCpuBackward(const BackwardProblem& problem, const DeviceFacts& facts, P
   plan->workspace_bytes = facts.cpu_backward_workspace(*plan->row, problem, plan->num_workers);
 }
 
+// Tiles of query rows for dq, and of keys for dk and for dv.
+void PlanWebgpuBackward(const ForwardProblem& forward, Plan* plan) {
+  const KernelRow& row = *plan->row;
+  const std::int64_t tiles = SumOverSequences(forward, [&](const Sequence& sequence) {
+    return NumQueryTiles(sequence, forward.shape.group, row.tile_q_rows) +
+           2 * device::CeilDiv<std::int64_t>(sequence.kv_len, row.tile_kv_rows);
+  });
+  plan->num_tasks = tiles * forward.shape.num_kv_heads;
+}
+
 // Fewer tiles of 128 rows than multiprocessors: rows that spread one tile's keys over more warps
 // win. A result must not depend on the batch under fixed_split, so the size is not looked at then.
 // On Hopper rows tuned for no bound win below a causal one, too, once sequences are long: their
@@ -146,6 +156,7 @@ Status PlanBackward(const BackwardProblem& problem, const DeviceFacts& facts, Pl
     PlanCpuBackward(problem, facts, plan);
     return {};
   }
+  if (plan->row->backend == Backend::kWebgpu) PlanWebgpuBackward(problem.forward, plan);
   if (plan->row->backend != Backend::kCuda) return {};
   return facts.cuda.planner.plan_backward(problem, facts.cuda, plan);
 }

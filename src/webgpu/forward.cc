@@ -97,7 +97,7 @@ Status Forward(const core::ForwardProblem& problem, const core::Plan& /*plan*/, 
   std::uint64_t max_binding_bytes = 0;
   HEED_RETURN_IF_ERROR(ReadBindingLimit(&max_binding_bytes));
   UnitChunks chunks;
-  HEED_RETURN_IF_ERROR(ChooseUnitChunks(problem, max_binding_bytes, &chunks));
+  HEED_RETURN_IF_ERROR(ChooseUnitChunks(problem, UnitPass::kForward, max_binding_bytes, &chunks));
   ForwardRun run(problem, device, chunks, max_binding_bytes);
   return action == Action::kPrepare ? run.Prepare() : run.Run();
 }

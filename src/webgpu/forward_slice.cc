@@ -9,22 +9,22 @@ namespace heed::webgpu {
 ForwardSlice::ForwardSlice(const core::ForwardProblem& problem, const UnitChunks& chunks,
                            std::uint64_t max_binding_bytes)
     : UnitSlice(problem, chunks, max_binding_bytes),
-      output_group_words_(chunks.has_partials ? 4 : group_words_),
-      columns_(ColumnsOf(dim_v_groups_)) {
+      output_group_words_(chunks.has_partials ? 4 : words_per_group),
+      columns_(ColumnsOf(head_dim_v_groups)) {
   // A part of the keys leaves the sink to whoever merges.
-  if (problem.score.sinks.present() && !chunks.has_partials) params_.flags |= kHasSinks;
-  dispatch_.is_output[kOutput] = dispatch_.is_output[kLse] = true;
+  if (problem.score.sinks.present() && !chunks.has_partials) uniform_params.flags |= kHasSinks;
+  packed_dispatch.is_output[kOutput] = packed_dispatch.is_output[kLse] = true;
 }
 
 std::int64_t ForwardSlice::NumTasks(const Unit& unit) const {
-  return device::CeilDiv(unit.num_queries * problem_.shape.group, kTileRows) *
-         device::CeilDiv(dim_v_groups_, columns_ * kColumnGroups);
+  return device::CeilDiv(unit.num_queries * forward_problem.shape.group, kTileRows) *
+         device::CeilDiv(head_dim_v_groups, columns_ * kColumnGroups);
 }
 
 bool ForwardSlice::Fits(const Unit& unit) const {
-  const std::int64_t rows = unit.num_queries * problem_.shape.group;
+  const std::int64_t rows = unit.num_queries * forward_problem.shape.group;
   Sizes sizes = InputNeeds(unit);
-  sizes.words[kOutput] = rows * dim_v_groups_ * output_group_words_;
+  sizes.words[kOutput] = rows * head_dim_v_groups * output_group_words_;
   sizes.words[kLse] = rows;
   return HasRoom(sizes, NumTasks(unit));
 }
@@ -34,29 +34,31 @@ void ForwardSlice::Add(const Unit& unit) {
   UnitRecord record = PackInputs(unit);
   const std::int64_t rows = record.num_rows;
   record.begin[kOutput] = word(WordsIn(kOutput) / output_group_words_);
-  dispatch_.storage[kOutput].resize(
-      WordsIn(kOutput) + static_cast<std::size_t>(rows * dim_v_groups_ * output_group_words_));
+  packed_dispatch.storage[kOutput].resize(
+      WordsIn(kOutput) + static_cast<std::size_t>(rows * head_dim_v_groups * output_group_words_));
   record.begin[kLse] = WordsIn(kLse);
-  dispatch_.storage[kLse].resize(WordsIn(kLse) + static_cast<std::size_t>(rows));
+  packed_dispatch.storage[kLse].resize(WordsIn(kLse) + static_cast<std::size_t>(rows));
   for (std::int64_t row = 0; row < rows; row += kTileRows) {
-    for (std::int64_t first = 0; first < dim_v_groups_; first += columns_ * kColumnGroups) {
-      tasks_.push_back({word(static_cast<std::int64_t>(units_.size())), word(row), word(first), 0});
+    for (std::int64_t first = 0; first < head_dim_v_groups; first += columns_ * kColumnGroups) {
+      task_records.push_back(
+          {word(static_cast<std::int64_t>(packed_units.size())), word(row), word(first), 0});
     }
   }
-  units_.push_back(unit);
-  records_.push_back(record);
+  packed_units.push_back(unit);
+  unit_records.push_back(record);
 }
 
 const std::uint32_t* ForwardSlice::OutputRow(std::size_t unit, std::int64_t query,
                                              std::int64_t head) const {
-  const std::int64_t group =
-      records_[unit].begin[kOutput] + (query * problem_.shape.group + head) * dim_v_groups_;
-  return dispatch_.storage[kOutput].data() + group * output_group_words_;
+  const std::int64_t group = unit_records[unit].begin[kOutput] +
+                             (query * forward_problem.shape.group + head) * head_dim_v_groups;
+  return packed_dispatch.storage[kOutput].data() + group * output_group_words_;
 }
 
 float ForwardSlice::Lse(std::size_t unit, std::int64_t query, std::int64_t head) const {
-  const std::int64_t at = records_[unit].begin[kLse] + query * problem_.shape.group + head;
-  return device::Fp32OfBits(dispatch_.storage[kLse][static_cast<std::size_t>(at)]);
+  const std::int64_t at =
+      unit_records[unit].begin[kLse] + query * forward_problem.shape.group + head;
+  return device::Fp32OfBits(packed_dispatch.storage[kLse][static_cast<std::size_t>(at)]);
 }
 
 }  // namespace heed::webgpu

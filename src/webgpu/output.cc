@@ -2,28 +2,10 @@
 
 #include <cstring>
 
-#include "device/float16.h"
 #include "device/softmax.h"
+#include "webgpu/element.h"
 
 namespace heed::webgpu {
-namespace {
-
-using core::DType;
-
-void StoreRow(const float* values, std::int64_t count, DType dtype, void* target) {
-  for (std::int64_t at = 0; at < count; ++at) {
-    if (dtype == DType::kF32) {
-      std::memcpy(static_cast<float*>(target) + at, values + at, sizeof(float));
-      continue;
-    }
-    const device::u16 bits =
-        dtype == DType::kF16 ? device::Fp32ToFp16(values[at]) : device::Fp32ToBf16(values[at]);
-    std::memcpy(static_cast<device::u16*>(target) + at, &bits, sizeof(bits));
-  }
-}
-
-}  // namespace
-
 ForwardOutput::ForwardOutput(const core::ForwardProblem& problem, bool has_partials)
     : problem_(problem), has_partials_(has_partials) {
   if (!has_partials) return;
@@ -118,7 +100,10 @@ void ForwardOutput::Finish() {
           for (std::size_t dim = 0; dim < dims; ++dim) values[dim] *= merged.first_weight;
           lse = merged.lse_ln;
         }
-        StoreRow(values, shape.head_dim_v, problem_.o.dtype, OutputAddress(sequence, row));
+        void* target = OutputAddress(sequence, row);
+        for (std::size_t dim = 0; dim < dims; ++dim) {
+          StoreElement(target, problem_.o.dtype, static_cast<std::int64_t>(dim), values[dim]);
+        }
         WriteLse(sequence, row, lse);
       }
     }

@@ -55,4 +55,11 @@ Shader ForwardShader(const ForwardVariant& variant) {
           "forward"};
 }
 
+Shader BackwardShader(core::DType dtype, std::uint32_t columns) {
+  const std::string storage = std::string("storage_") + core::DTypeName(dtype);
+  return {core::Format("backward.%s.c%u", core::DTypeName(dtype), columns),
+          ShaderText({storage, "math", "unit", "dropout", "backward"}, {{"COLUMNS", columns}}),
+          "backward"};
+}
+
 }  // namespace heed::webgpu

@@ -10,9 +10,12 @@ namespace heed::webgpu {
 namespace {
 
 constexpr std::int64_t kWordBytes = 4;
+// Room in the table for the record, slopes and sinks of a unit and for its tasks.
+constexpr std::int64_t kTableSpareWords = 512;
 
 // Words of the largest binding of a chunk.
-std::int64_t LargestBinding(const core::ForwardProblem& problem, const UnitChunks& chunks) {
+std::int64_t LargestBinding(const core::ForwardProblem& problem, UnitPass pass,
+                            const UnitChunks& chunks) {
   const core::Shape& shape = problem.shape;
   const std::int64_t group_words = GroupWords(problem.dtype());
   const std::int64_t dims = device::CeilDiv<std::int64_t>(shape.head_dim, 4);
@@ -22,6 +25,12 @@ std::int64_t LargestBinding(const core::ForwardProblem& problem, const UnitChunk
   const std::int64_t o_group_words = chunks.has_partials ? 4 : group_words;
   std::int64_t words = std::max({rows * dims * group_words, rows * dims_v * o_group_words,
                                  chunks.keys * std::max(dims, dims_v) * group_words});
+  if (pass != UnitPass::kForward) {
+    // dq, dk, dv in fp32, dS, and two numbers per row in the table.
+    std::int64_t gradients = 4 * (rows * dims + chunks.keys * (dims + dims_v));
+    if (pass == UnitPass::kBackwardWithBias) gradients += rows * (chunks.keys + 3);
+    words = std::max({words, gradients, rows * 2 + kTableSpareWords});
+  }
   const auto score_rows = [&](const core::ScoreView& view) {
     return (view.stride_elems[1] != 0 ? shape.group : 1) *
            (view.stride_elems[2] != 0 ? chunks.queries : 1);
@@ -51,8 +60,8 @@ std::uint32_t ColumnsOf(std::int64_t num_groups) {
 
 std::int64_t GroupWords(core::DType dtype) { return dtype == core::DType::kF32 ? 4 : 2; }
 
-core::Status ChooseUnitChunks(const core::ForwardProblem& problem, std::uint64_t max_binding_bytes,
-                              UnitChunks* chunks) {
+core::Status ChooseUnitChunks(const core::ForwardProblem& problem, UnitPass pass,
+                              std::uint64_t max_binding_bytes, UnitChunks* chunks) {
   const core::Shape& shape = problem.shape;
   const auto max_words = static_cast<std::int64_t>(max_binding_bytes / kWordBytes);
   // A whole tile of queries is kept together as long as keys can be divided instead.
@@ -61,7 +70,7 @@ core::Status ChooseUnitChunks(const core::ForwardProblem& problem, std::uint64_t
   chunks->queries = std::clamp<std::int64_t>(shape.max_q_len, 1, max_words);
   chunks->keys = std::clamp<std::int64_t>(shape.max_kv_len, 1, max_words);
   chunks->has_partials = chunks->keys < shape.max_kv_len;
-  while (LargestBinding(problem, *chunks) > max_words) {
+  while (LargestBinding(problem, pass, *chunks) > max_words) {
     if (Halve(&chunks->queries, kFewQueries)) continue;
     const bool is_cut =
         Halve(&chunks->keys, kFewKeys) || Halve(&chunks->queries, 1) || Halve(&chunks->keys, 1);
@@ -69,7 +78,7 @@ core::Status ChooseUnitChunks(const core::ForwardProblem& problem, std::uint64_t
       return core::Unsupported(core::Format(
           "a query of %" PRId64 " heads needs a binding of %" PRId64
           " bytes, more than the %" PRIu64 " that WebGPU devices have",
-          shape.group, LargestBinding(problem, *chunks) * kWordBytes, max_binding_bytes));
+          shape.group, LargestBinding(problem, pass, *chunks) * kWordBytes, max_binding_bytes));
     }
     chunks->has_partials = chunks->keys < shape.max_kv_len;
   }

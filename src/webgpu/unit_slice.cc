@@ -6,6 +6,7 @@
 #include "device/constants.h"
 #include "device/dropout.h"
 #include "device/float16.h"
+#include "webgpu/element.h"
 
 namespace heed::webgpu {
 namespace {
@@ -23,17 +24,6 @@ std::int64_t Extent(std::int64_t stride_elems, std::int64_t count) {
   return stride_elems != 0 ? count : 1;
 }
 
-float ReadFloat(const void* address, DType dtype) {
-  if (dtype == DType::kF32) {
-    float value = 0.0f;
-    std::memcpy(&value, address, sizeof(value));
-    return value;
-  }
-  device::u16 bits = 0;
-  std::memcpy(&bits, address, sizeof(bits));
-  return dtype == DType::kF16 ? device::Fp16ToFp32(bits) : device::Bf16ToFp32(bits);
-}
-
 device::KeyRange VisibleRange(const core::ForwardProblem& problem, const Unit& unit,
                               std::int64_t query) {
   return device::VisibleKeys(problem.score.window, query, unit.sequence.q_len,
@@ -44,30 +34,30 @@ device::KeyRange VisibleRange(const core::ForwardProblem& problem, const Unit& u
 
 UnitSlice::UnitSlice(const core::ForwardProblem& problem, const UnitChunks& chunks,
                      std::uint64_t max_binding_bytes)
-    : problem_(problem),
-      chunks_(chunks),
-      group_words_(GroupWords(problem.dtype())),
-      dim_groups_(device::CeilDiv<std::int64_t>(problem.shape.head_dim, 4)),
-      dim_v_groups_(device::CeilDiv<std::int64_t>(problem.shape.head_dim_v, 4)),
+    : forward_problem(problem),
+      unit_chunks(chunks),
+      words_per_group(GroupWords(problem.dtype())),
+      head_dim_groups(device::CeilDiv<std::int64_t>(problem.shape.head_dim, 4)),
+      head_dim_v_groups(device::CeilDiv<std::int64_t>(problem.shape.head_dim_v, 4)),
       max_words_(static_cast<std::int64_t>(max_binding_bytes / sizeof(std::uint32_t))),
       mask_pitch_words_(device::CeilDiv<std::int64_t>(chunks.keys, 32)) {
   FillParams();
 }
 
 void UnitSlice::FillParams() {
-  const core::ScoreRule& score = problem_.score;
-  const std::int64_t group = problem_.shape.group;
-  UnitParams& p = params_;
+  const core::ScoreRule& score = forward_problem.score;
+  const std::int64_t group = forward_problem.shape.group;
+  UnitParams& p = uniform_params;
   const auto word = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
   p.group = word(group);
-  p.head_dim_groups = word(dim_groups_);
-  p.head_dim_v_groups = word(dim_v_groups_);
+  p.head_dim_groups = word(head_dim_groups);
+  p.head_dim_v_groups = word(head_dim_v_groups);
   p.scale = static_cast<float>(score.scale);
   p.scale_log2 = static_cast<float>(score.scale * device::kLog2E);
-  p.q_row = word(group * dim_groups_);
-  p.q_head = p.k_row = word(dim_groups_);
-  p.o_row = word(group * dim_v_groups_);
-  p.o_head = p.v_row = word(dim_v_groups_);
+  p.q_row = word(group * head_dim_groups);
+  p.q_head = p.k_row = word(head_dim_groups);
+  p.o_row = word(group * head_dim_v_groups);
+  p.o_head = p.v_row = word(head_dim_v_groups);
   if (score.softcap > 0.0) {
     p.flags |= kHasSoftcap;
     p.softcap = static_cast<float>(score.softcap);
@@ -76,7 +66,7 @@ void UnitSlice::FillParams() {
     p.flags |= kHasBias;
     const auto& stride = score.bias.stride_elems;
     p.bias_key = stride[3] != 0 ? 1 : 0;
-    const std::int64_t pitch = Extent(stride[3], chunks_.keys);
+    const std::int64_t pitch = Extent(stride[3], unit_chunks.keys);
     p.bias_head = stride[1] != 0 ? word(pitch) : 0;
     p.bias_row = stride[2] != 0 ? word(pitch * Extent(stride[1], group)) : 0;
   }
@@ -104,11 +94,11 @@ void UnitSlice::FillParams() {
 UnitSlice::Source UnitSlice::KeySource(const core::RowsView& view, const Unit& unit) const {
   if (unit.num_keys == 0) return {nullptr, 0, 0, 0};
   const std::int64_t offset_elems =
-      problem_.KvOffsetElems(view, unit.sequence, unit.batch, unit.first_key, unit.kv_head);
+      forward_problem.KvOffsetElems(view, unit.sequence, unit.batch, unit.first_key, unit.kv_head);
   Source source = {AddressOf(view.data, offset_elems, view.dtype), unit.num_keys,
-                   problem_.block_table.present() ? unit.batch : 0, 0};
-  if (problem_.score.mask.present()) {
-    std::get<2>(source) = unit.batch * problem_.shape.num_kv_heads + unit.kv_head;
+                   forward_problem.block_table.present() ? unit.batch : 0, 0};
+  if (forward_problem.score.mask.present()) {
+    std::get<2>(source) = unit.batch * forward_problem.shape.num_kv_heads + unit.kv_head;
     std::get<3>(source) = unit.first_query + 1;
   }
   return source;
@@ -116,34 +106,34 @@ UnitSlice::Source UnitSlice::KeySource(const core::RowsView& view, const Unit& u
 
 UnitSlice::Source UnitSlice::ScoreSource(const core::ScoreView& view, const Unit& unit) const {
   const std::int64_t offset_elems = view.OffsetElems(
-      unit.batch, unit.kv_head * problem_.shape.group, unit.first_query, unit.first_key);
+      unit.batch, unit.kv_head * forward_problem.shape.group, unit.first_query, unit.first_key);
   return {AddressOf(view.data, offset_elems, view.dtype),
           Extent(view.stride_elems[2], unit.num_queries),
           Extent(view.stride_elems[3], unit.num_keys), 0};
 }
 
 UnitSlice::Sizes UnitSlice::InputNeeds(const Unit& unit) const {
-  const std::int64_t group = problem_.shape.group;
+  const std::int64_t group = forward_problem.shape.group;
   const auto unless_placed = [&](UnitBinding binding, const Source& source,
                                  std::int64_t words) -> std::int64_t {
     return places_[binding].contains(source) ? 0 : words;
   };
   Sizes sizes;
-  sizes.words[kQueries] = unit.num_queries * group * dim_groups_ * group_words_;
-  sizes.words[kKeys] =
-      unless_placed(kKeys, KeySource(problem_.k, unit), unit.num_keys * dim_groups_ * group_words_);
-  sizes.words[kValues] = unless_placed(kValues, KeySource(problem_.v, unit),
-                                       unit.num_keys * dim_v_groups_ * group_words_);
+  sizes.words[kQueries] = unit.num_queries * group * head_dim_groups * words_per_group;
+  sizes.words[kKeys] = unless_placed(kKeys, KeySource(forward_problem.k, unit),
+                                     unit.num_keys * head_dim_groups * words_per_group);
+  sizes.words[kValues] = unless_placed(kValues, KeySource(forward_problem.v, unit),
+                                       unit.num_keys * head_dim_v_groups * words_per_group);
   const auto score_rows = [&](const core::ScoreView& view) {
     return Extent(view.stride_elems[1], group) * Extent(view.stride_elems[2], unit.num_queries);
   };
-  const core::ScoreView& bias = problem_.score.bias;
+  const core::ScoreView& bias = forward_problem.score.bias;
   if (bias.present()) {
     sizes.words[kBias] =
         unless_placed(kBias, ScoreSource(bias, unit),
-                      score_rows(bias) * Extent(bias.stride_elems[3], chunks_.keys));
+                      score_rows(bias) * Extent(bias.stride_elems[3], unit_chunks.keys));
   }
-  const core::ScoreView& mask = problem_.score.mask;
+  const core::ScoreView& mask = forward_problem.score.mask;
   if (mask.present()) {
     sizes.words[kMask] =
         unless_placed(kMask, ScoreSource(mask, unit), score_rows(mask) * mask_pitch_words_);
@@ -153,32 +143,34 @@ UnitSlice::Sizes UnitSlice::InputNeeds(const Unit& unit) const {
 }
 
 bool UnitSlice::HasRoom(const Sizes& sizes, std::int64_t num_tasks) const {
-  const auto tasks = static_cast<std::int64_t>(tasks_.size()) + num_tasks;
+  const auto tasks = static_cast<std::int64_t>(task_records.size()) + num_tasks;
   if (tasks > static_cast<std::int64_t>(kMaxWorkgroups)) return false;
   for (std::size_t binding = 0; binding < kTable; ++binding) {
-    const auto used = static_cast<std::int64_t>(dispatch_.storage[binding].size());
+    const auto used = static_cast<std::int64_t>(packed_dispatch.storage[binding].size());
     if (used + sizes.words[binding] > max_words_) return false;
   }
-  const std::size_t table_words = records_.size() * sizeof(UnitRecord) / 4 + row_values_.size();
+  const std::size_t table_words =
+      unit_records.size() * sizeof(UnitRecord) / 4 + table_values.size();
   return static_cast<std::int64_t>(table_words) + sizes.words[kTable] +
              tasks * static_cast<std::int64_t>(sizeof(TaskRecord) / 4) <=
          max_words_;
 }
 
 std::uint32_t UnitSlice::WordsIn(UnitBinding binding) const {
-  return static_cast<std::uint32_t>(dispatch_.storage[binding].size());
+  return static_cast<std::uint32_t>(packed_dispatch.storage[binding].size());
 }
 
 std::uint32_t UnitSlice::PackQueryRows(UnitBinding binding, const core::RowsView& view,
                                        const Unit& unit) {
-  const std::int64_t group = problem_.shape.group;
+  const std::int64_t group = forward_problem.shape.group;
   const bool is_query = binding == kQueries;
   const auto row_words =
-      static_cast<std::size_t>((is_query ? dim_groups_ : dim_v_groups_) * group_words_);
+      static_cast<std::size_t>((is_query ? head_dim_groups : head_dim_v_groups) * words_per_group);
   const std::size_t row_bytes =
-      static_cast<std::size_t>(is_query ? problem_.shape.head_dim : problem_.shape.head_dim_v) *
+      static_cast<std::size_t>(is_query ? forward_problem.shape.head_dim
+                                        : forward_problem.shape.head_dim_v) *
       DTypeBytes(view.dtype);
-  std::vector<std::uint32_t>& words = dispatch_.storage[binding];
+  std::vector<std::uint32_t>& words = packed_dispatch.storage[binding];
   const std::size_t begin = words.size();
   words.resize(begin + static_cast<std::size_t>(unit.num_queries * group) * row_words);
   std::uint32_t* target = words.data() + begin;
@@ -191,7 +183,7 @@ std::uint32_t UnitSlice::PackQueryRows(UnitBinding binding, const core::RowsView
       target += row_words;
     }
   }
-  return static_cast<std::uint32_t>(begin / static_cast<std::size_t>(group_words_));
+  return static_cast<std::uint32_t>(begin / static_cast<std::size_t>(words_per_group));
 }
 
 std::uint32_t UnitSlice::PackKeyRows(UnitBinding binding, const core::RowsView& view,
@@ -201,44 +193,45 @@ std::uint32_t UnitSlice::PackKeyRows(UnitBinding binding, const core::RowsView& 
   const auto placed = places_[binding].find(source);
   if (placed != places_[binding].end()) return placed->second;
   const auto row_words =
-      static_cast<std::size_t>((is_value ? dim_v_groups_ : dim_groups_) * group_words_);
+      static_cast<std::size_t>((is_value ? head_dim_v_groups : head_dim_groups) * words_per_group);
   const std::size_t row_bytes =
-      static_cast<std::size_t>(is_value ? problem_.shape.head_dim_v : problem_.shape.head_dim) *
+      static_cast<std::size_t>(is_value ? forward_problem.shape.head_dim_v
+                                        : forward_problem.shape.head_dim) *
       DTypeBytes(view.dtype);
-  std::vector<std::uint32_t>& words = dispatch_.storage[binding];
+  std::vector<std::uint32_t>& words = packed_dispatch.storage[binding];
   const std::size_t begin = words.size();
   words.resize(begin + static_cast<std::size_t>(unit.num_keys) * row_words);
   std::uint32_t* target = words.data() + begin;
   for (std::int64_t key = unit.first_key; key < unit.first_key + unit.num_keys; ++key) {
     const std::int64_t offset_elems =
-        problem_.KvOffsetElems(view, unit.sequence, unit.batch, key, unit.kv_head);
+        forward_problem.KvOffsetElems(view, unit.sequence, unit.batch, key, unit.kv_head);
     std::memcpy(target, AddressOf(view.data, offset_elems, view.dtype), row_bytes);
     target += row_words;
   }
-  const auto place = static_cast<std::uint32_t>(begin / static_cast<std::size_t>(group_words_));
+  const auto place = static_cast<std::uint32_t>(begin / static_cast<std::size_t>(words_per_group));
   places_[binding].emplace(source, place);
   return place;
 }
 
 std::uint32_t UnitSlice::PackBias(const Unit& unit) {
-  const core::ScoreView& bias = problem_.score.bias;
+  const core::ScoreView& bias = forward_problem.score.bias;
   const Source source = ScoreSource(bias, unit);
   const auto placed = places_[kBias].find(source);
   if (placed != places_[kBias].end()) return placed->second;
   const std::uint32_t place = WordsIn(kBias);
-  std::vector<std::uint32_t>& words = dispatch_.storage[kBias];
-  const auto pitch = static_cast<std::size_t>(Extent(bias.stride_elems[3], chunks_.keys));
-  const std::int64_t heads = Extent(bias.stride_elems[1], problem_.shape.group);
+  std::vector<std::uint32_t>& words = packed_dispatch.storage[kBias];
+  const auto pitch = static_cast<std::size_t>(Extent(bias.stride_elems[3], unit_chunks.keys));
+  const std::int64_t heads = Extent(bias.stride_elems[1], forward_problem.shape.group);
   for (std::int64_t query = 0; query < Extent(bias.stride_elems[2], unit.num_queries); ++query) {
     for (std::int64_t head = 0; head < heads; ++head) {
       const std::size_t begin = words.size();
       words.resize(begin + pitch);
       for (std::int64_t key = 0; key < Extent(bias.stride_elems[3], unit.num_keys); ++key) {
         const std::int64_t offset_elems =
-            bias.OffsetElems(unit.batch, unit.kv_head * problem_.shape.group + head,
+            bias.OffsetElems(unit.batch, unit.kv_head * forward_problem.shape.group + head,
                              unit.first_query + query, unit.first_key + key);
-        words[begin + static_cast<std::size_t>(key)] = device::BitsOfFp32(
-            ReadFloat(AddressOf(bias.data, offset_elems, bias.dtype), bias.dtype));
+        words[begin + static_cast<std::size_t>(key)] =
+            device::BitsOfFp32(LoadElement(bias.data, bias.dtype, offset_elems));
       }
     }
   }
@@ -247,19 +240,19 @@ std::uint32_t UnitSlice::PackBias(const Unit& unit) {
 }
 
 std::uint32_t UnitSlice::PackMask(const Unit& unit) {
-  const core::ScoreView& mask = problem_.score.mask;
+  const core::ScoreView& mask = forward_problem.score.mask;
   const Source source = ScoreSource(mask, unit);
   const auto placed = places_[kMask].find(source);
   if (placed != places_[kMask].end()) return placed->second;
   const std::uint32_t place = WordsIn(kMask);
-  std::vector<std::uint32_t>& words = dispatch_.storage[kMask];
-  const std::int64_t heads = Extent(mask.stride_elems[1], problem_.shape.group);
+  std::vector<std::uint32_t>& words = packed_dispatch.storage[kMask];
+  const std::int64_t heads = Extent(mask.stride_elems[1], forward_problem.shape.group);
   for (std::int64_t query = 0; query < Extent(mask.stride_elems[2], unit.num_queries); ++query) {
     for (std::int64_t head = 0; head < heads; ++head) {
       const std::size_t begin = words.size();
       words.resize(begin + static_cast<std::size_t>(mask_pitch_words_));
       const std::int64_t offset_elems =
-          mask.OffsetElems(unit.batch, unit.kv_head * problem_.shape.group + head,
+          mask.OffsetElems(unit.batch, unit.kv_head * forward_problem.shape.group + head,
                            unit.first_query + query, unit.first_key);
       const auto* bytes = static_cast<const std::uint8_t*>(mask.data) + offset_elems;
       for (std::int64_t key = 0; key < unit.num_keys; ++key) {
@@ -276,12 +269,12 @@ std::uint32_t UnitSlice::PackMask(const Unit& unit) {
 // Whether row (query, head of the group), counted in the unit, sees one of the unit's keys.
 bool UnitSlice::Sees(const Unit& unit, const UnitRecord& record, std::int64_t query,
                      std::int64_t head) const {
-  const device::KeyRange range = VisibleRange(problem_, unit, unit.first_query + query);
+  const device::KeyRange range = VisibleRange(forward_problem, unit, unit.first_query + query);
   const std::int64_t first = std::max<std::int64_t>(range.begin - unit.first_key, 0);
   const std::int64_t end = std::min<std::int64_t>(range.end - unit.first_key, unit.num_keys);
-  if (!problem_.score.mask.present()) return first < end;
-  const std::uint32_t* row = dispatch_.storage[kMask].data() + record.begin[kMask] +
-                             query * params_.mask_row + head * params_.mask_head;
+  if (!forward_problem.score.mask.present()) return first < end;
+  const std::uint32_t* row = packed_dispatch.storage[kMask].data() + record.begin[kMask] +
+                             query * uniform_params.mask_row + head * uniform_params.mask_head;
   for (std::int64_t key = first; key < end; ++key) {
     if ((row[key / 32] >> (key % 32) & 1) != 0) return true;
   }
@@ -293,22 +286,22 @@ bool UnitSlice::Sees(const Unit& unit, const UnitRecord& record, std::int64_t qu
 void UnitSlice::ZeroHiddenKeys(const Unit& unit, const UnitRecord& record) {
   std::vector<bool> is_seen(static_cast<std::size_t>(unit.num_keys));
   for (std::int64_t query = 0; query < unit.num_queries; ++query) {
-    const device::KeyRange range = VisibleRange(problem_, unit, unit.first_query + query);
+    const device::KeyRange range = VisibleRange(forward_problem, unit, unit.first_query + query);
     const std::int64_t first = std::max<std::int64_t>(range.begin - unit.first_key, 0);
     const std::int64_t end = std::min<std::int64_t>(range.end - unit.first_key, unit.num_keys);
-    for (std::int64_t head = 0; head < problem_.shape.group; ++head) {
-      const std::uint32_t* row = dispatch_.storage[kMask].data() + record.begin[kMask] +
-                                 query * params_.mask_row + head * params_.mask_head;
+    for (std::int64_t head = 0; head < forward_problem.shape.group; ++head) {
+      const std::uint32_t* row = packed_dispatch.storage[kMask].data() + record.begin[kMask] +
+                                 query * uniform_params.mask_row + head * uniform_params.mask_head;
       for (std::int64_t key = first; key < end; ++key) {
         if ((row[key / 32] >> (key % 32) & 1) != 0) is_seen[static_cast<std::size_t>(key)] = true;
       }
     }
   }
   for (const UnitBinding binding : {kKeys, kValues}) {
-    const auto row_words =
-        static_cast<std::size_t>((binding == kKeys ? dim_groups_ : dim_v_groups_) * group_words_);
-    std::uint32_t* rows = dispatch_.storage[binding].data() +
-                          record.begin[binding] * static_cast<std::size_t>(group_words_);
+    const auto row_words = static_cast<std::size_t>(
+        (binding == kKeys ? head_dim_groups : head_dim_v_groups) * words_per_group);
+    std::uint32_t* rows = packed_dispatch.storage[binding].data() +
+                          record.begin[binding] * static_cast<std::size_t>(words_per_group);
     for (std::size_t key = 0; key < is_seen.size(); ++key) {
       if (!is_seen[key]) std::fill_n(rows + key * row_words, row_words, 0u);
     }
@@ -316,27 +309,28 @@ void UnitSlice::ZeroHiddenKeys(const Unit& unit, const UnitRecord& record) {
 }
 
 void UnitSlice::AddHeadValues(const Unit& unit) {
-  const core::ScoreRule& score = problem_.score;
+  const core::ScoreRule& score = forward_problem.score;
   for (const core::HeadView* view : {&score.alibi_slopes, &score.sinks}) {
-    for (std::int64_t head = 0; head < problem_.shape.group; ++head) {
+    for (std::int64_t head = 0; head < forward_problem.shape.group; ++head) {
       const float value =
-          view->present() ? view->At(unit.batch, unit.kv_head * problem_.shape.group + head) : 0.0f;
-      row_values_.push_back(device::BitsOfFp32(value));
+          view->present() ? view->At(unit.batch, unit.kv_head * forward_problem.shape.group + head)
+                          : 0.0f;
+      table_values.push_back(device::BitsOfFp32(value));
     }
   }
 }
 
 UnitRecord UnitSlice::PackInputs(const Unit& unit) {
-  const core::Shape& shape = problem_.shape;
+  const core::Shape& shape = forward_problem.shape;
   const auto word = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
-  const device::Diagonals diagonals =
-      device::VisibleDiagonals(problem_.score.window, unit.sequence.q_len, unit.sequence.kv_len);
+  const device::Diagonals diagonals = device::VisibleDiagonals(
+      forward_problem.score.window, unit.sequence.q_len, unit.sequence.kv_len);
   UnitRecord record;
-  record.begin[kQueries] = PackQueryRows(kQueries, problem_.q, unit);
-  record.begin[kKeys] = PackKeyRows(kKeys, problem_.k, unit);
-  record.begin[kValues] = PackKeyRows(kValues, problem_.v, unit);
-  if (problem_.score.bias.present()) record.begin[kBias] = PackBias(unit);
-  if (problem_.score.mask.present()) {
+  record.begin[kQueries] = PackQueryRows(kQueries, forward_problem.q, unit);
+  record.begin[kKeys] = PackKeyRows(kKeys, forward_problem.k, unit);
+  record.begin[kValues] = PackKeyRows(kValues, forward_problem.v, unit);
+  if (forward_problem.score.bias.present()) record.begin[kBias] = PackBias(unit);
+  if (forward_problem.score.mask.present()) {
     record.begin[kMask] = PackMask(unit);
     ZeroHiddenKeys(unit, record);
   }
@@ -347,34 +341,34 @@ UnitRecord UnitSlice::PackInputs(const Unit& unit) {
   record.low_diagonal = static_cast<std::int32_t>(diagonals.low);
   record.high_diagonal = static_cast<std::int32_t>(diagonals.high);
   record.shift = static_cast<std::int32_t>(device::PositionShift(
-      problem_.score.window.alignment, unit.sequence.q_len, unit.sequence.kv_len));
+      forward_problem.score.window.alignment, unit.sequence.q_len, unit.sequence.kv_len));
   record.first_head = word(unit.batch * shape.num_q_heads + unit.kv_head * shape.group);
-  record.head_values = word(static_cast<std::int64_t>(row_values_.size()));
+  record.head_values = word(static_cast<std::int64_t>(table_values.size()));
   AddHeadValues(unit);
   return record;
 }
 
 Dispatch* UnitSlice::Finish() {
-  std::vector<std::uint32_t>& table = dispatch_.storage[kTable];
-  const std::size_t record_words = records_.size() * sizeof(UnitRecord) / 4;
-  const std::size_t task_words = tasks_.size() * sizeof(TaskRecord) / 4;
-  for (UnitRecord& record : records_) {
+  std::vector<std::uint32_t>& table = packed_dispatch.storage[kTable];
+  const std::size_t record_words = unit_records.size() * sizeof(UnitRecord) / 4;
+  const std::size_t task_words = task_records.size() * sizeof(TaskRecord) / 4;
+  for (UnitRecord& record : unit_records) {
     record.head_values += static_cast<std::uint32_t>(record_words);
   }
-  params_.tasks_begin = static_cast<std::uint32_t>(record_words + row_values_.size());
-  table.resize(params_.tasks_begin + task_words);
-  std::memcpy(table.data(), records_.data(), record_words * 4);
-  std::copy(row_values_.begin(), row_values_.end(),
+  uniform_params.tasks_begin = static_cast<std::uint32_t>(record_words + table_values.size());
+  table.resize(uniform_params.tasks_begin + task_words);
+  std::memcpy(table.data(), unit_records.data(), record_words * 4);
+  std::copy(table_values.begin(), table_values.end(),
             table.begin() + static_cast<std::ptrdiff_t>(record_words));
-  std::memcpy(table.data() + params_.tasks_begin, tasks_.data(), task_words * 4);
-  dispatch_.uniform.resize(sizeof(UnitParams) / 4);
-  std::memcpy(dispatch_.uniform.data(), &params_, sizeof(params_));
+  std::memcpy(table.data() + uniform_params.tasks_begin, task_records.data(), task_words * 4);
+  packed_dispatch.uniform.resize(sizeof(UnitParams) / 4);
+  std::memcpy(packed_dispatch.uniform.data(), &uniform_params, sizeof(uniform_params));
   // A binding has at least one element, whatever it is.
-  for (std::vector<std::uint32_t>& words : dispatch_.storage) {
+  for (std::vector<std::uint32_t>& words : packed_dispatch.storage) {
     words.resize(std::max<std::size_t>(words.size(), 4));
   }
-  dispatch_.num_workgroups = static_cast<std::uint32_t>(tasks_.size());
-  return &dispatch_;
+  packed_dispatch.num_workgroups = static_cast<std::uint32_t>(task_records.size());
+  return &packed_dispatch;
 }
 
 }  // namespace heed::webgpu

@@ -29,8 +29,8 @@ class UnitSlice {
   UnitSlice(const core::ForwardProblem& problem, const UnitChunks& chunks,
             std::uint64_t max_binding_bytes);
 
-  bool empty() const { return units_.empty(); }
-  const std::vector<Unit>& units() const { return units_; }
+  bool empty() const { return packed_units.empty(); }
+  const std::vector<Unit>& units() const { return packed_units; }
   // Ready to run; nothing can be added any more.
   Dispatch* Finish();
 
@@ -52,16 +52,16 @@ class UnitSlice {
   bool Sees(const Unit& unit, const UnitRecord& record, std::int64_t query,
             std::int64_t head) const;
 
-  const core::ForwardProblem& problem_;
-  const UnitChunks& chunks_;
-  std::int64_t group_words_;
-  std::int64_t dim_groups_, dim_v_groups_;
-  UnitParams params_;
-  Dispatch dispatch_;
-  std::vector<Unit> units_;
-  std::vector<UnitRecord> records_;
-  std::vector<std::uint32_t> row_values_;  // behind the records in the table
-  std::vector<TaskRecord> tasks_;
+  const core::ForwardProblem& forward_problem;
+  const UnitChunks& unit_chunks;
+  std::int64_t words_per_group;
+  std::int64_t head_dim_groups, head_dim_v_groups;
+  UnitParams uniform_params;
+  Dispatch packed_dispatch;
+  std::vector<Unit> packed_units;
+  std::vector<UnitRecord> unit_records;
+  std::vector<std::uint32_t> table_values;  // behind the records in the table
+  std::vector<TaskRecord> task_records;
 
  private:
   // Where the same memory was packed before: first element, elements or rows, extra numbers that

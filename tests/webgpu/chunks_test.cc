@@ -21,7 +21,7 @@ core::ForwardProblem Problem(std::int64_t q_len, std::int64_t kv_len, std::int64
 
 UnitChunks Choose(const core::ForwardProblem& problem, std::uint64_t max_binding_bytes) {
   UnitChunks chunks;
-  EXPECT_TRUE(ChooseUnitChunks(problem, max_binding_bytes, &chunks).ok());
+  EXPECT_TRUE(ChooseUnitChunks(problem, UnitPass::kForward, max_binding_bytes, &chunks).ok());
   return chunks;
 }
 
@@ -62,7 +62,8 @@ TEST(UnitChunks, BiasCounts) {
 
 TEST(UnitChunks, ASingleRowThatIsTooLarge) {
   UnitChunks chunks;
-  const core::Status status = ChooseUnitChunks(Problem(1, 1, 576), 4096, &chunks);
+  const core::Status status =
+      ChooseUnitChunks(Problem(1, 1, 576), UnitPass::kForward, 4096, &chunks);
   EXPECT_EQ(status.code(), HEED_UNSUPPORTED);
   EXPECT_EQ(status.message(),
             "a query of 2 heads needs a binding of 4608 bytes, more than the 4096 that WebGPU "

@@ -64,7 +64,7 @@ TEST(WebgpuForward, SmallBindings) {
 
 TEST(WebgpuForward, NamedCase) {
   const std::string id = WebgpuOptions::Read().case_id;
-  if (id.empty()) GTEST_SKIP() << "runs with HEED_WEBGPU_CASE=fwd:...";
+  if (!id.starts_with("fwd:")) GTEST_SKIP() << "runs with HEED_WEBGPU_CASE=fwd:...";
   HEED_SKIP_WITHOUT_WEBGPU();
   std::string error;
   const auto forward_case = ParseCaseId(id, &error);

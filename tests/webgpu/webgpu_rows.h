@@ -3,6 +3,7 @@
 #define HEED_TESTS_WEBGPU_WEBGPU_ROWS_H_
 
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// What passes over units have in common: their parameters, inputs and the table that describes them.
+// What passes over units have in common: parameters, inputs and the table that describes them.
 // Before this text stand storage_*.wgsl and COLUMNS.
 
 // src/webgpu/forward_layout.h fills these; offsets and strides of q, k, v and o count groups of 4

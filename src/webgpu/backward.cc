@@ -1,0 +1,161 @@
+// Backward pass: units of work, packed into dispatches, and their gradients added up.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "webgpu/backend.h"
+#include "webgpu/backward_slice.h"
+#include "webgpu/binding_limit.h"
+#include "webgpu/gradient_sums.h"
+#include "webgpu/row_terms.h"
+#include "webgpu/shader_source.h"
+
+namespace heed::webgpu {
+namespace {
+
+using core::Status;
+
+class BackwardRun {
+ public:
+  BackwardRun(const core::BackwardProblem& problem, Device* device, const UnitChunks& chunks,
+              std::uint64_t max_binding_bytes)
+      : problem_(problem),
+        device_(device),
+        chunks_(chunks),
+        max_binding_bytes_(max_binding_bytes),
+        dq_(QuerySums(problem.forward)),
+        dk_(KeySums(problem.forward, problem.forward.shape.head_dim)),
+        dv_(KeySums(problem.forward, problem.forward.shape.head_dim_v)),
+        d_bias_(problem.d_bias, problem.d_bias_shape) {
+    StartSlice();
+    shader_ = BackwardShader(problem.forward.dtype(), slice_->columns());
+  }
+
+  Status Prepare() { return device_->Prepare(shader_); }
+
+  Status Run() {
+    const core::Shape& shape = problem_.forward.shape;
+    for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+      const core::Sequence sequence = problem_.forward.SequenceAt(batch);
+      for (std::int64_t head = 0; head < shape.num_kv_heads; ++head) {
+        HEED_RETURN_IF_ERROR(RunHead(batch, sequence, head));
+      }
+    }
+    HEED_RETURN_IF_ERROR(Flush());
+    dq_.StoreTo(problem_.dq);
+    dk_.StoreTo(problem_.dk);
+    dv_.StoreTo(problem_.dv);
+    if (d_bias_.present()) d_bias_.StoreTo(problem_.d_bias);
+    if (problem_.d_sinks.present()) StoreSinkGradients();
+    return {};
+  }
+
+ private:
+  void StartSlice() { slice_.emplace(problem_, chunks_, max_binding_bytes_); }
+
+  Status RunHead(std::int64_t batch, const core::Sequence& sequence, std::int64_t kv_head) {
+    Unit unit;
+    unit.batch = batch;
+    unit.sequence = sequence;
+    unit.kv_head = kv_head;
+    for (std::int64_t query = 0; query < sequence.q_len; query += chunks_.queries) {
+      unit.first_query = query;
+      unit.num_queries = std::min(chunks_.queries, sequence.q_len - query);
+      for (std::int64_t key = 0; key < sequence.kv_len; key += chunks_.keys) {
+        unit.first_key = key;
+        unit.num_keys = std::min(chunks_.keys, sequence.kv_len - key);
+        if (!slice_->empty() && !slice_->Fits(unit)) HEED_RETURN_IF_ERROR(Flush());
+        slice_->Add(unit);
+      }
+    }
+    return {};
+  }
+
+  Status Flush() {
+    if (slice_->empty()) return {};
+    HEED_RETURN_IF_ERROR(device_->Run(shader_, slice_->Finish()));
+    for (std::size_t at = 0; at < slice_->units().size(); ++at) AddUnit(at);
+    StartSlice();
+    return {};
+  }
+
+  void AddUnit(std::size_t at) {
+    const core::ForwardProblem& forward = problem_.forward;
+    const Unit& unit = slice_->units()[at];
+    for (std::int64_t query = 0; query < unit.num_queries; ++query) {
+      for (std::int64_t head = 0; head < forward.shape.group; ++head) {
+        const std::int64_t q_head = unit.kv_head * forward.shape.group + head;
+        const std::int64_t row = unit.sequence.q_begin + unit.first_query + query;
+        dq_.Add(dq_.view().OffsetElems(unit.sequence.q_batch, row, q_head),
+                slice_->QueryGradient(at, query, head));
+        if (d_bias_.present()) AddScoreGradients(at, query, head);
+      }
+    }
+    for (std::int64_t key = 0; key < unit.num_keys; ++key) {
+      const auto offset_elems = [&](const RowSums& sums) {
+        return forward.KvOffsetElems(sums.view(), unit.sequence, unit.batch, unit.first_key + key,
+                                     unit.kv_head);
+      };
+      dk_.Add(offset_elems(dk_), slice_->KeyGradient(at, key));
+      dv_.Add(offset_elems(dv_), slice_->ValueGradient(at, key));
+    }
+  }
+
+  // The shader writes dS where diagonals let a tile see something, so no other place is read.
+  void AddScoreGradients(std::size_t at, std::int64_t query, std::int64_t head) {
+    const core::ForwardProblem& forward = problem_.forward;
+    const Unit& unit = slice_->units()[at];
+    const device::KeyRange range = device::VisibleKeys(
+        forward.score.window, unit.first_query + query, unit.sequence.q_len, unit.sequence.kv_len);
+    const std::int64_t first = std::max<std::int64_t>(range.begin, unit.first_key);
+    const std::int64_t end = std::min<std::int64_t>(range.end, unit.first_key + unit.num_keys);
+    if (first >= end) return;
+    d_bias_.Add(
+        {unit.batch, unit.kv_head * forward.shape.group + head, unit.first_query + query, first},
+        end - first, slice_->ScoreGradient(at, query, head) + (first - unit.first_key));
+  }
+
+  // d_sink = sum over rows of p_sink * (d_lse - delta).
+  void StoreSinkGradients() {
+    const core::ForwardProblem& forward = problem_.forward;
+    for (std::int64_t head = 0; head < forward.shape.num_q_heads; ++head) {
+      const auto sink = static_cast<double>(forward.score.sinks.At(0, head));
+      double sum = 0.0;
+      for (std::int64_t batch = 0; batch < forward.shape.batch; ++batch) {
+        const core::Sequence sequence = forward.SequenceAt(batch);
+        for (std::int64_t query = 0; query < sequence.q_len; ++query) {
+          const RowTerms terms = ComputeRowTerms(problem_, sequence, batch, query, head);
+          const double p_sink = std::exp(sink - terms.lse);
+          sum += p_sink * (terms.d_lse - terms.o_dot_d_o);
+        }
+      }
+      problem_.d_sinks.data[head * problem_.d_sinks.head_stride_elems] = static_cast<float>(sum);
+    }
+  }
+
+  const core::BackwardProblem& problem_;
+  Device* device_;
+  const UnitChunks& chunks_;
+  std::uint64_t max_binding_bytes_;
+  Shader shader_;
+  std::optional<BackwardSlice> slice_;
+  RowSums dq_, dk_, dv_;
+  ScoreSums d_bias_;
+};
+
+}  // namespace
+
+Status Backward(const core::BackwardProblem& problem, const core::Plan& /*plan*/, Action action) {
+  Device* device = nullptr;
+  HEED_RETURN_IF_ERROR(Device::Get(&device));
+  std::uint64_t max_binding_bytes = 0;
+  HEED_RETURN_IF_ERROR(ReadBindingLimit(&max_binding_bytes));
+  UnitChunks chunks;
+  const UnitPass pass =
+      problem.d_bias.present() ? UnitPass::kBackwardWithBias : UnitPass::kBackward;
+  HEED_RETURN_IF_ERROR(ChooseUnitChunks(problem.forward, pass, max_binding_bytes, &chunks));
+  BackwardRun run(problem, device, chunks, max_binding_bytes);
+  return action == Action::kPrepare ? run.Prepare() : run.Run();
+}
+
+}  // namespace heed::webgpu

@@ -1,0 +1,97 @@
+// Every WebGPU backward row on generated problems, against the double-precision oracle.
+// Environment: see webgpu_rows.h.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "conformance/tally.h"
+#include "support/backward_checker.h"
+#include "webgpu/webgpu_rows.h"
+
+namespace heed::test {
+namespace {
+
+constexpr const char* kLimitVariable = "HEED_WEBGPU_MAX_BINDING_BYTES";
+
+void RunCase(const BackwardCase& backward_case, Tally& tally) {
+  const ForwardCase& forward = backward_case.forward;
+  BackwardChecker checker(backward_case);
+  if (!checker.oracle_failure().empty()) return tally.AddFailure(checker.oracle_failure());
+  for (const KernelRow& row : WebgpuRows()) {
+    if (row.op != "Backward" || !row.Takes(forward.element) ||
+        std::max(forward.head_dim, forward.head_dim_v) > row.max_head_dim) {
+      continue;
+    }
+    tally.AddCheck(row.id, FormatBackwardCaseId(backward_case),
+                   checker.Check(LibraryBackwardEngine(row)));
+  }
+}
+
+void RunGenerated(std::uint64_t seed, std::uint64_t num_cases) {
+  Tally tally;
+  RunIndicesOnAllCores(num_cases, tally, [&](std::uint64_t index) {
+    RunCase(GenerateBackwardCase(seed, index, WebgpuOptions::Read().max_cost / 4), tally);
+  });
+  tally.Report();
+  for (const KernelRow& row : WebgpuRows()) {
+    if (row.op != "Backward") continue;
+    std::printf("checked  %s: %llu cases\n", std::string(row.id).c_str(),
+                static_cast<unsigned long long>(tally.Checks(row.id)));
+    if (!tally.Full()) {
+      EXPECT_GE(tally.Checks(row.id), num_cases / 6) << row.id;
+    }
+  }
+}
+
+TEST(WebgpuBackward, GeneratedCases) {
+  HEED_SKIP_WITHOUT_WEBGPU();
+  RunGenerated(WebgpuOptions::Read().seed, WebgpuOptions::Read().num_cases / 2);
+}
+
+TEST(WebgpuBackward, SmallBindings) {
+  HEED_SKIP_WITHOUT_WEBGPU();
+  ::setenv(kLimitVariable, "65536", 1);
+  RunGenerated(WebgpuOptions::Read().seed + 1,
+               std::max<std::uint64_t>(WebgpuOptions::Read().num_cases / 6, 6));
+  ::unsetenv(kLimitVariable);
+}
+
+TEST(WebgpuBackward, NamedCase) {
+  const std::string id = WebgpuOptions::Read().case_id;
+  if (!id.starts_with("bwd:")) GTEST_SKIP() << "runs with HEED_WEBGPU_CASE=bwd:...";
+  HEED_SKIP_WITHOUT_WEBGPU();
+  std::string error;
+  const auto backward_case = ParseBackwardCaseId(id, &error);
+  ASSERT_TRUE(backward_case.has_value()) << error;
+  Tally tally;
+  RunCase(*backward_case, tally);
+  tally.Report();
+}
+
+// Features that meet rarely in a small sample: each alone and all at once, on every row.
+TEST(WebgpuBackward, EveryFeature) {
+  HEED_SKIP_WITHOUT_WEBGPU();
+  Tally tally;
+  for (const std::string element : {"f32", "f16", "bf16"}) {
+    for (const std::string features :
+         {"causal", "causal:top-left", "win5,2", "cap5", "alibi-h", "bias-bhqk-f32:d-bias-f32",
+          "bias-11qk-f32:d-bias-f32", "mask-bhqk-bool:dead-poison", "sink:d-sinks:d-lse", "drop0.5",
+          "paged16:seqused-kv", "deterministic",
+          "causal:win40,-1:cap20:alibi-bh:bias-bhqk-f32:mask-1hqk-u8:sink:drop0.25:d-lse:d-sinks:"
+          "d-bias-f32"}) {
+      std::string error;
+      const std::string id =
+          "bwd:b2:hq4:hkv2:sq37:skv70:d40:dv24:" + element + ":" + features + ":s77";
+      const auto backward_case = ParseBackwardCaseId(id, &error);
+      ASSERT_TRUE(backward_case.has_value()) << id << ": " << error;
+      RunCase(*backward_case, tally);
+    }
+  }
+  tally.Report();
+}
+
+}  // namespace
+}  // namespace heed::test
