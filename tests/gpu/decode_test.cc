@@ -33,6 +33,7 @@ void MakeOneToken(DecodeCase* c) {
   c->head_dim = is_narrow || c->head_dim <= 64 ? 64 : 128;
   c->head_dim_v = is_narrow || c->head_dim_v <= 64 ? 64 : 128;
   c->element = c->index % 12 == 1 ? Element::kF16 : Element::kBF16;
+  c->rotary_pairs = std::min(c->rotary_pairs, c->head_dim / 2);
   c->format = HEED_KV_PLAIN;
   c->k_groups = c->v_groups = 1;
   c->slots = std::max<std::int64_t>(c->slots, c->lengths[0] + 1);
