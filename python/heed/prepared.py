@@ -32,8 +32,12 @@ class _Call:
         self.build, self.args, self.exec = call.build, c.pointer(args), args.exec.contents
         self.q, self.k, self.v = args.q.contents, args.k.contents, args.v.contents
         self.o, self.lse = args.o.contents, args.lse.contents if wants_lse else None
-        self.named = [(name, call.build.named[name]) for name, value in options.items()
-                      if isinstance(value, torch.Tensor)]
+        tensors = [name for name, value in options.items() if isinstance(value, torch.Tensor)]
+        for name in tensors:
+            if name not in call.build.named:
+                raise TypeError(f"heed.attention: {name}: must be a number, not a tensor; "
+                                f"{name}.item() is one")
+        self.named = [(name, call.build.named[name]) for name in tensors]
         self.raw_stream = torch._C._cuda_getCurrentRawStream if q.is_cuda else None
         self.device_index = q.device.index
         self.function = load().heed_forward

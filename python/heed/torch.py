@@ -137,7 +137,9 @@ class _Attention(torch.autograd.Function):
             if tensor is not None:
                 options[name] = tensor
         o, lse = run_forward(q, k, v, options)
-        ctx.save_for_backward(q, k, v, o, lse, bias, sinks)
+        # All tensors, so that torch notices one that is changed before the backward pass.
+        ctx.names = [name for name, value in options.items() if isinstance(value, torch.Tensor)]
+        ctx.save_for_backward(q, k, v, o, lse, *(options.pop(name) for name in ctx.names))
         ctx.options = options
         ctx.set_materialize_grads(False)
         return o, lse
@@ -145,12 +147,12 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, d_o, d_lse):
-        q, k, v, o, lse, *_ = ctx.saved_tensors
+        q, k, v, o, lse, *tensors = ctx.saved_tensors
         d_o = torch.zeros_like(o) if d_o is None else _readable(d_o)
         gradients = operations.attention_backward(
             d_o, q, k, v, o, lse, d_lse=None if d_lse is None else d_lse.contiguous(),
             wants_d_bias=ctx.needs_input_grad[3], wants_d_sinks=ctx.needs_input_grad[4],
-            **ctx.options)
+            **ctx.options, **dict(zip(ctx.names, tensors)))
         return (gradients["dq"], gradients["dk"], gradients["dv"], gradients.get("d_bias"),
                 gradients.get("d_sinks"), None)
 

@@ -148,13 +148,14 @@ class BackwardRun {
 Status Backward(const core::BackwardProblem& problem, const core::Plan& /*plan*/, Action action) {
   Device* device = nullptr;
   HEED_RETURN_IF_ERROR(Device::Get(&device));
-  std::uint64_t max_binding_bytes = 0;
-  HEED_RETURN_IF_ERROR(ReadBindingLimit(&max_binding_bytes));
+  UnitLimits limits;
+  HEED_RETURN_IF_ERROR(ReadBindingLimit(&limits.max_binding_bytes));
+  limits.max_loop_rounds = MaxLoopRounds(device->adapter().is_software);
   UnitChunks chunks;
   const UnitPass pass =
       problem.d_bias.present() ? UnitPass::kBackwardWithBias : UnitPass::kBackward;
-  HEED_RETURN_IF_ERROR(ChooseUnitChunks(problem.forward, pass, max_binding_bytes, &chunks));
-  BackwardRun run(problem, device, chunks, max_binding_bytes);
+  HEED_RETURN_IF_ERROR(ChooseUnitChunks(problem.forward, pass, limits, &chunks));
+  BackwardRun run(problem, device, chunks, limits.max_binding_bytes);
   return action == Action::kPrepare ? run.Prepare() : run.Run();
 }
 

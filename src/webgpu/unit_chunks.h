@@ -1,4 +1,4 @@
-// How a call is divided so that every binding of a dispatch stays within a number of bytes.
+// How a call is divided so that every dispatch stays within what its device bears.
 #ifndef HEED_WEBGPU_UNIT_CHUNKS_H_
 #define HEED_WEBGPU_UNIT_CHUNKS_H_
 
@@ -19,9 +19,20 @@ struct UnitChunks {
   bool has_partials = false;
 };
 
-// Errors: HEED_UNSUPPORTED when a single row is larger than max_binding_bytes.
+// What a dispatch may need.
+struct UnitLimits {
+  std::uint64_t max_binding_bytes = 0;
+  // Rounds of the innermost loops of an invocation, all together.
+  std::int64_t max_loop_rounds = 0;
+};
+
+// Of an adapter. Mesa's llvmpipe leaves a loop, and reports nothing, after 65535 rounds of it and
+// of those inside it: adapters in software get half of that.
+std::int64_t MaxLoopRounds(bool is_software);
+
+// Errors: HEED_UNSUPPORTED when a single row is beyond a limit.
 core::Status ChooseUnitChunks(const core::ForwardProblem& problem, UnitPass pass,
-                              std::uint64_t max_binding_bytes, UnitChunks* chunks);
+                              const UnitLimits& limits, UnitChunks* chunks);
 
 // Column steps of a workgroup for rows of that many groups of 4 elements.
 std::uint32_t ColumnsOf(std::int64_t num_groups);

@@ -59,6 +59,19 @@ TEST(WebgpuBackward, SmallBindings) {
   ::unsetenv(kLimitVariable);
 }
 
+// More rounds of a shader's loops than adapters in software run to their end.
+TEST(WebgpuBackward, ManyRowsOfAGroup) {
+  HEED_SKIP_WITHOUT_WEBGPU();
+  BackwardCase backward_case;
+  backward_case.forward.q_len = 2048;
+  backward_case.forward.kv_len = 8;
+  backward_case.forward.num_q_heads = 8;
+  backward_case.forward.head_dim = backward_case.forward.head_dim_v = 128;
+  Tally tally;
+  RunCase(backward_case, tally);
+  tally.Report();
+}
+
 TEST(WebgpuBackward, NamedCase) {
   const std::string id = WebgpuOptions::Read().case_id;
   if (!id.starts_with("bwd:")) GTEST_SKIP() << "runs with HEED_WEBGPU_CASE=bwd:...";

@@ -21,7 +21,8 @@ core::ForwardProblem Problem(std::int64_t q_len, std::int64_t kv_len, std::int64
 
 UnitChunks Choose(const core::ForwardProblem& problem, std::uint64_t max_binding_bytes) {
   UnitChunks chunks;
-  EXPECT_TRUE(ChooseUnitChunks(problem, UnitPass::kForward, max_binding_bytes, &chunks).ok());
+  const UnitLimits limits = {max_binding_bytes, MaxLoopRounds(false)};
+  EXPECT_TRUE(ChooseUnitChunks(problem, UnitPass::kForward, limits, &chunks).ok());
   return chunks;
 }
 
@@ -60,10 +61,25 @@ TEST(UnitChunks, BiasCounts) {
   EXPECT_EQ(Choose(problem, 128 * kMiB).queries, 65536);
 }
 
+TEST(UnitChunks, AdaptersInSoftwareEndLoopsEarly) {
+  const UnitLimits limits = {std::uint64_t{1} << 27, MaxLoopRounds(true)};
+  const core::ForwardProblem problem = Problem(1 << 20, 1 << 20, 64);
+  for (const UnitPass pass : {UnitPass::kForward, UnitPass::kBackward}) {
+    UnitChunks chunks;
+    ASSERT_TRUE(ChooseUnitChunks(problem, pass, limits, &chunks).ok());
+    EXPECT_TRUE(chunks.has_partials);
+    EXPECT_LE(chunks.keys * 2, 32768) << "a round per 64 keys and 64 / 32 slices, and one per key";
+    EXPECT_GE(chunks.keys, 8192);
+    if (pass == UnitPass::kBackward) {
+      EXPECT_LE(chunks.queries * problem.shape.group * 4, 32768);
+    }
+  }
+}
+
 TEST(UnitChunks, ASingleRowThatIsTooLarge) {
   UnitChunks chunks;
-  const core::Status status =
-      ChooseUnitChunks(Problem(1, 1, 576), UnitPass::kForward, 4096, &chunks);
+  const core::Status status = ChooseUnitChunks(Problem(1, 1, 576), UnitPass::kForward,
+                                               {4096, MaxLoopRounds(false)}, &chunks);
   EXPECT_EQ(status.code(), HEED_UNSUPPORTED);
   EXPECT_EQ(status.message(),
             "a query of 2 heads needs a binding of 4608 bytes, more than the 4096 that WebGPU "

@@ -62,6 +62,20 @@ TEST(WebgpuForward, SmallBindings) {
   ::unsetenv(kLimitVariable);
 }
 
+// More rounds of a shader's loops than adapters in software run to their end.
+TEST(WebgpuForward, LongSequences) {
+  HEED_SKIP_WITHOUT_WEBGPU();
+  Tally tally;
+  for (const auto& [length, head_dim] : {std::pair{33000, 64}, std::pair{7000, 576}}) {
+    ForwardCase forward_case;
+    forward_case.q_len = 2;
+    forward_case.kv_len = length;
+    forward_case.head_dim = forward_case.head_dim_v = head_dim;
+    RunCase(forward_case, tally);
+  }
+  tally.Report();
+}
+
 TEST(WebgpuForward, NamedCase) {
   const std::string id = WebgpuOptions::Read().case_id;
   if (!id.starts_with("fwd:")) GTEST_SKIP() << "runs with HEED_WEBGPU_CASE=fwd:...";

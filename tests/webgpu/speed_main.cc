@@ -127,7 +127,8 @@ class Forward {
     problem_.q = view(attention.q);
     problem_.k = view(attention.k);
     problem_.v = view(attention.v);
-    Check(webgpu::ChooseUnitChunks(problem_, webgpu::UnitPass::kForward, webgpu::kMaxBindingBytes,
+    Check(webgpu::ChooseUnitChunks(problem_, webgpu::UnitPass::kForward,
+                                   {webgpu::kMaxBindingBytes, webgpu::MaxLoopRounds(false)},
                                    &chunks_));
     slice_ = std::make_unique<webgpu::ForwardSlice>(problem_, chunks_, webgpu::kMaxBindingBytes);
     for (std::int64_t head = 0; head < kHeads; ++head) {

@@ -1,7 +1,7 @@
 // What passes over units have in common: parameters, inputs and the table that describes them.
 // Before this text stand storage_*.wgsl and COLUMNS.
 
-// src/webgpu/forward_layout.h fills these; offsets and strides of q, k, v and o count groups of 4
+// src/webgpu/unit_layout.h fills these; offsets and strides of q, k, v and o count groups of 4
 // elements, others elements of their buffer.
 struct Params {
   flags: u32,

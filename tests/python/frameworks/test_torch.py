@@ -85,6 +85,26 @@ def test_lazy_views_and_lists_are_refused(device):
         heed.decode(q[:, :1].requires_grad_(), k, v, torch.zeros(2, dtype=torch.int32))
 
 
+@pytest.mark.parametrize("name", ["alibi_slopes", "mask", "bias", "sinks"])
+def test_tensors_changed_before_the_backward_pass_are_noticed(device, name):
+    q, k, v = (torch.randn(1, 6, 2, 16, device=device, requires_grad=True) for _ in range(3))
+    tensor = {"alibi_slopes": torch.rand(2), "mask": torch.ones(6, 6, dtype=torch.bool),
+              "bias": torch.randn(6, 6), "sinks": torch.randn(2)}[name].to(device)
+    o = heed.attention(q, k, v, **{name: tensor})
+    if name == "mask":
+        tensor.logical_not_()
+    else:
+        tensor.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        o.sum().backward()
+
+
+def test_tensors_in_the_place_of_numbers_are_refused(device):
+    q = torch.randn(1, 6, 2, 16, device=device)
+    with pytest.raises(TypeError, match="scale: must be a number, not a tensor"):
+        heed.attention(q, q, q, scale=torch.tensor(0.5))
+
+
 def test_only_the_inputs_that_ask_get_gradients(device):
     q, k, v = inputs(device)
     k.requires_grad_()
