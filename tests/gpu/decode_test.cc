@@ -240,6 +240,16 @@ TEST(GpuDecode, ClustersShareFewTasks) {
   }
 }
 
+void CaptureDecode(DeviceDecodeCall* call, CudaStream stream, CudaGraphExec* graph) {
+  call->exec().stream = stream;
+  ASSERT_EQ(heed_prepare(HEED_OP_DECODE, call->args()), HEED_OK) << heed_last_error();
+  ASSERT_EQ(call->MakeWorkspace(), HEED_OK) << heed_last_error();
+  Cuda::Get().BeginCapture(stream);
+  EXPECT_EQ(heed_decode(call->args()), HEED_OK) << heed_last_error();
+  *graph = Cuda::Get().EndCapture(stream);
+  ASSERT_NE(*graph, nullptr);
+}
+
 // One graph, without an append, while the sequence grows past what one cluster keeps to itself.
 TEST(GpuDecode, ReplayedClustersMergeGrowingSequences) {
   DecodeCase c;
@@ -252,13 +262,8 @@ TEST(GpuDecode, ReplayedClustersMergeGrowingSequences) {
   DecodeInstance instance(c);
   DeviceDecodeCall call(instance.args);
   const CudaStream stream = Cuda::Get().NewStream();
-  call.exec().stream = stream;
-  ASSERT_EQ(heed_prepare(HEED_OP_DECODE, call.args()), HEED_OK) << heed_last_error();
-  ASSERT_EQ(call.MakeWorkspace(), HEED_OK) << heed_last_error();
-  Cuda::Get().BeginCapture(stream);
-  EXPECT_EQ(heed_decode(call.args()), HEED_OK) << heed_last_error();
-  const CudaGraphExec graph = Cuda::Get().EndCapture(stream);
-  ASSERT_NE(graph, nullptr);
+  CudaGraphExec graph = nullptr;
+  ASSERT_NO_FATAL_FAILURE(CaptureDecode(&call, stream, &graph));
   const auto lengths = reinterpret_cast<std::uint64_t>(call.args()->cache_lengths->data);
   auto* host_lengths = static_cast<std::int32_t*>(instance.args.cache_lengths->data);
   for (const std::int32_t length : {9000, 100, 9000, 3100, 0, 6500}) {
@@ -290,13 +295,8 @@ TEST(GpuDecode, ReplayedGraphServesGrowingSequences) {
   DecodeInstance instance(c);
   DeviceDecodeCall call(instance.args);
   const CudaStream stream = Cuda::Get().NewStream();
-  call.exec().stream = stream;
-  ASSERT_EQ(heed_prepare(HEED_OP_DECODE, call.args()), HEED_OK) << heed_last_error();
-  ASSERT_EQ(call.MakeWorkspace(), HEED_OK) << heed_last_error();
-  Cuda::Get().BeginCapture(stream);
-  EXPECT_EQ(heed_decode(call.args()), HEED_OK) << heed_last_error();
-  const CudaGraphExec graph = Cuda::Get().EndCapture(stream);
-  ASSERT_NE(graph, nullptr);
+  CudaGraphExec graph = nullptr;
+  ASSERT_NO_FATAL_FAILURE(CaptureDecode(&call, stream, &graph));
   const auto lengths = reinterpret_cast<std::uint64_t>(call.args()->cache_lengths->data);
   auto* host_lengths = static_cast<std::int32_t*>(instance.args.cache_lengths->data);
   for (std::int32_t step = 0; step < 150; ++step) {
