@@ -21,7 +21,7 @@ bool IsFixed(const core::ForwardProblem& problem) {
 class Job {
  public:
   Job(const Int8Kernel& kernel, const core::ForwardProblem& problem, const Int8Packed& packed,
-      std::int64_t num_workers, void* workspace)
+      std::int64_t num_workers, int key_exponent, void* workspace)
       : problem_(problem),
         packed_(packed),
         layout_(MakeInt8Layout(problem)),
@@ -34,7 +34,8 @@ class Job {
                  IsFixed(problem) ? MakeInt8Scale(problem.score.scale) : Int8Scale{},
                  IsFixed(problem),
                  HasUniformKeys(problem),
-                 HasTokenScales(problem)},
+                 HasTokenScales(problem),
+                 key_exponent},
         num_tiles_(CeilDiv(problem.shape.max_q_len * problem.shape.group, kInt8TileRows)),
         tiles_per_range_(std::clamp<std::int64_t>(num_tiles_ * layout_.num_heads / num_workers, 1,
                                                   kInt8TilesPerRange)) {}
@@ -66,7 +67,7 @@ class Job {
     const std::int64_t end = std::min(first_key + kPackedPerTask, problem_.shape.max_kv_len);
     const Int8Head head = HeadAt(head_index);
     if (packed_.keys == nullptr) PackInt8Head(problem_, head_index, first_key, end, head);
-    FillInt8Factors(problem_, head_index, first_key, end, head);
+    FillInt8Factors(problem_, {head_index, first_key, end}, context_.key_exponent, head);
   }
 
   // What the product reads of a block: packed values, or those widened into memory.
@@ -132,8 +133,9 @@ std::size_t Int8WorkspaceBytes(const core::ForwardProblem& problem, std::int64_t
 
 core::Status RunInt8(const Int8Kernel& kernel, const core::ForwardProblem& problem,
                      const Int8Packed& packed, std::int64_t num_workers, void* workspace) {
-  HEED_RETURN_IF_ERROR(CheckInt8Scales(problem));
-  Job(kernel, problem, packed, num_workers, workspace).Run();
+  int key_exponent = 0;
+  HEED_RETURN_IF_ERROR(CheckInt8Scales(problem, &key_exponent));
+  Job(kernel, problem, packed, num_workers, key_exponent, workspace).Run();
   return {};
 }
 

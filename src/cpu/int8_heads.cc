@@ -9,17 +9,30 @@
 namespace heed::cpu {
 namespace {
 
-core::Status CheckScales(const char* name, const core::ScaleView& view, std::int64_t batch,
-                         std::int64_t num_heads, std::int64_t num_scales) {
+// Scores may be as large as int8 products times this; their distances then fit fp32, and factors
+// of keys too small for it next to the largest one change no weight.
+constexpr double kLargestFactor = 0x1p64;
+
+struct ScaleExtents {
+  std::int64_t batch, num_heads, num_scales;
+};
+
+// *largest: of all scales.
+core::Status CheckScales(const char* name, const core::ScaleView& view, const ScaleExtents& extents,
+                         float* largest) {
+  *largest = 1.0f;
   if (!view.present()) return {};
-  for (std::int64_t b = 0; b < batch; ++b) {
-    for (std::int64_t h = 0; h < num_heads; ++h) {
-      for (std::int64_t n = 0; n < num_scales; ++n) {
+  *largest = 0.0f;
+  for (std::int64_t b = 0; b < extents.batch; ++b) {
+    for (std::int64_t h = 0; h < extents.num_heads; ++h) {
+      for (std::int64_t n = 0; n < extents.num_scales; ++n) {
         const float scale = view.At(b, h, n);
-        if (std::isfinite(scale) && scale >= 0.0f) continue;
-        return core::InvalidArgument(core::Format("int8.%s[%" PRId64 ", %" PRId64 ", %" PRId64
-                                                  "] = %g: must be finite and not negative",
-                                                  name, b, h, n, static_cast<double>(scale)));
+        if (!std::isfinite(scale) || scale < 0.0f) {
+          return core::InvalidArgument(core::Format("int8.%s[%" PRId64 ", %" PRId64 ", %" PRId64
+                                                    "] = %g: must be finite and not negative",
+                                                    name, b, h, n, static_cast<double>(scale)));
+        }
+        *largest = std::max(*largest, scale);
       }
     }
   }
@@ -64,15 +77,29 @@ void FillValueFactors(const core::ForwardProblem& problem, std::int64_t head_ind
 
 }  // namespace
 
-core::Status CheckInt8Scales(const core::ForwardProblem& problem) {
+core::Status CheckInt8Scales(const core::ForwardProblem& problem, int* key_exponent) {
   const core::Shape& shape = problem.shape;
   const core::Int8Rule& rule = problem.int8;
-  HEED_RETURN_IF_ERROR(CheckScales("q_scales", rule.q, shape.batch, shape.num_q_heads,
-                                   NumScales(rule.q, shape.max_q_len, 1)));
-  HEED_RETURN_IF_ERROR(CheckScales("k_scales", rule.k, shape.batch, shape.num_kv_heads,
-                                   NumScales(rule.k, shape.max_kv_len, 1)));
-  return CheckScales("v_scales", rule.v, shape.batch, shape.num_kv_heads,
-                     NumScales(rule.v, shape.max_kv_len, shape.head_dim_v));
+  float largest_q = 0.0f, largest_k = 0.0f, largest_v = 0.0f;
+  HEED_RETURN_IF_ERROR(CheckScales(
+      "q_scales", rule.q, {shape.batch, shape.num_q_heads, NumScales(rule.q, shape.max_q_len, 1)},
+      &largest_q));
+  HEED_RETURN_IF_ERROR(CheckScales(
+      "k_scales", rule.k, {shape.batch, shape.num_kv_heads, NumScales(rule.k, shape.max_kv_len, 1)},
+      &largest_k));
+  HEED_RETURN_IF_ERROR(CheckScales(
+      "v_scales", rule.v,
+      {shape.batch, shape.num_kv_heads, NumScales(rule.v, shape.max_kv_len, shape.head_dim_v)},
+      &largest_v));
+  const double of_key = std::abs(problem.score.scale) * static_cast<double>(largest_k);
+  if (!(of_key * static_cast<double>(largest_q) <= kLargestFactor)) {
+    return core::InvalidArgument(core::Format(
+        "int8.q_scales up to %g, int8.k_scales up to %g and score.scale = %g: their product must "
+        "be at most 2^64",
+        static_cast<double>(largest_q), static_cast<double>(largest_k), problem.score.scale));
+  }
+  *key_exponent = of_key > 0.0 ? std::ilogb(of_key) : 0;
+  return {};
 }
 
 bool HasUniformKeys(const core::ForwardProblem& problem) {
@@ -84,8 +111,9 @@ bool HasTokenScales(const core::ForwardProblem& problem) {
   return problem.int8.v.present() && problem.int8.v.block_rows != 0;
 }
 
-void FillInt8Factors(const core::ForwardProblem& problem, std::int64_t head_index,
-                     std::int64_t first, std::int64_t end, const Int8Head& head) {
+void FillInt8Factors(const core::ForwardProblem& problem, const Int8KeySpan& keys, int key_exponent,
+                     const Int8Head& head) {
+  const auto [head_index, first, end] = keys;
   const std::int64_t num_steps = CeilDiv(problem.shape.head_dim, kInt8Group);
   for (std::int64_t key = first; key < end; key += kInt8Block) {
     SumInt8Keys(head.keys + key / kInt8Block * num_steps * kInt8StepBytes, num_steps,
@@ -94,11 +122,15 @@ void FillInt8Factors(const core::ForwardProblem& problem, std::int64_t head_inde
   if (problem.int8.softmax == HEED_INT8_SOFTMAX_FIXED) return;
   const std::int64_t batch = head_index / problem.shape.num_kv_heads;
   const std::int64_t kv_head = head_index % problem.shape.num_kv_heads;
-  const auto log2_scale = static_cast<float>(problem.score.scale * device::kLog2E);
+  const double log2_scale = problem.score.scale * device::kLog2E;
   const bool is_uniform = HasUniformKeys(problem);
   for (std::int64_t key = first; key < end; ++key) {
     head.key_factors[key] =
-        is_uniform ? 1.0f : problem.int8.k.OfRow(batch, kv_head, key) * log2_scale;
+        is_uniform
+            ? 1.0f
+            : static_cast<float>(std::ldexp(
+                  log2_scale * static_cast<double>(problem.int8.k.OfRow(batch, kv_head, key)),
+                  -key_exponent));
   }
   if (HasTokenScales(problem)) FillValueFactors(problem, head_index, first, end, head);
 }

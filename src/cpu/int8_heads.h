@@ -8,8 +8,9 @@
 
 namespace heed::cpu {
 
-// Every scale is finite and not negative.
-core::Status CheckInt8Scales(const core::ForwardProblem& problem);
+// Every scale is finite and not negative, and the largest score that they make of integers of 1 is
+// at most 2^64. *key_exponent: that of the largest factor of a key, for Int8Context.
+core::Status CheckInt8Scales(const core::ForwardProblem& problem, int* key_exponent);
 
 // All keys have the same factor, not negative: raw scores are in the order of scores, and the
 // factor is part of each row's.
@@ -21,9 +22,13 @@ bool HasTokenScales(const core::ForwardProblem& problem);
 // batch * num_kv_heads + kv_head.
 void PackInt8Head(const core::ForwardProblem& problem, std::int64_t head_index, std::int64_t first,
                   std::int64_t end, const Int8Head& head);
-// Fills what the packed keys and the scales of keys [first, end) say: bias and factors.
-void FillInt8Factors(const core::ForwardProblem& problem, std::int64_t head_index,
-                     std::int64_t first, std::int64_t end, const Int8Head& head);
+struct Int8KeySpan {
+  std::int64_t head_index;
+  std::int64_t first, end;  // keys
+};
+// Fills what the packed keys and the scales of some keys say: bias and factors.
+void FillInt8Factors(const core::ForwardProblem& problem, const Int8KeySpan& keys, int key_exponent,
+                     const Int8Head& head);
 
 }  // namespace heed::cpu
 

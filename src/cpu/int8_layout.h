@@ -22,7 +22,8 @@ struct Int8Head {
   std::int8_t* packed_keys;
   std::int8_t* packed_values;
   std::int32_t* key_bias;  // [padded_keys]
-  float* key_factors;      // [padded_keys]: scores are key_factors * q . k, float softmax only
+  float* key_factors;      // [padded_keys]: scores are key_factors * q . k, float softmax only;
+                           // in units of 2^Int8Context.key_exponent
   float* value_factors;    // [padded_keys], of scales per token; 0 past the last key
   float* value_units;      // [padded_keys / kInt8FloatBlock]: what value_factors are relative to
 };

@@ -15,9 +15,9 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 constexpr std::size_t kAlignment = 64;
-// Instead of a factor of 0, with which a hidden score of -inf would become NaN. Scores are below
-// 2^24 or so: their exponents stay far below the last bit.
-constexpr float kSmallestRowFactor = 1e-30f;
+// Instead of a factor of 0, with which a hidden score of -inf would become NaN. Scores in units of
+// their largest factor are below 2^31: what they differ by here changes no weight.
+constexpr double kSmallestRowFactor = 0x1p-100;
 
 std::int64_t BatchOf(const Int8Context& context, const Int8Tile& tile) {
   return tile.head_index / context.problem.shape.num_kv_heads;
@@ -60,16 +60,16 @@ void StartFloatRows(const Int8Context& context, Int8Tile* tile) {
   std::fill_n(tile->floats.max, kInt8TileRows, kMinusInfinity);
   std::fill_n(tile->floats.sum, kInt8TileRows, 0.0f);
   std::fill_n(tile->floats.factor, kInt8TileRows, 1.0f);
-  float common = 1.0f;
+  double common = std::ldexp(1.0, context.key_exponent);
   if (context.is_uniform) {
     const std::int64_t kv_head = tile->head_index % context.problem.shape.num_kv_heads;
-    common = static_cast<float>(context.problem.score.scale * device::kLog2E *
-                                static_cast<double>(rule.k.OfRow(batch, kv_head, 0)));
+    common = context.problem.score.scale * device::kLog2E *
+             static_cast<double>(rule.k.OfRow(batch, kv_head, 0));
   }
   for (int row = 0; row < tile->num_rows; ++row) {
     const RowPlace place = PlaceOf(context, *tile, row);
-    tile->floats.factor[row] =
-        std::max(kSmallestRowFactor, rule.q.OfRow(batch, place.q_head, place.token) * common);
+    const auto scale = static_cast<double>(rule.q.OfRow(batch, place.q_head, place.token));
+    tile->floats.factor[row] = static_cast<float>(std::max(kSmallestRowFactor, scale * common));
   }
 }
 

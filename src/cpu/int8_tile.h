@@ -19,6 +19,9 @@ struct Int8Context {
   bool is_fixed;
   bool is_uniform;        // HasUniformKeys
   bool has_token_scales;  // HasTokenScales
+  // Of the largest factor of a key, which keeps factors of keys and of rows within fp32 whatever
+  // the units of their scales; unused with uniform keys.
+  int key_exponent;
 
   int block_keys() const { return is_fixed ? kInt8Block : kInt8FloatBlock; }
 };

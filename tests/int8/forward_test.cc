@@ -202,6 +202,44 @@ TEST(Int8Modes, StridesOfTensorsAndScalesAreFollowed) {
   EXPECT_EQ(shared.o.bytes(), call.o.bytes());
 }
 
+// Scales whose products are ordinary though they are not, and keys from 1 to 2^-120 of the largest.
+TEST(Int8Modes, UnitsOfScalesDoNotMatter) {
+  Int8Case spec;
+  spec.batch = 2;
+  spec.q_len = spec.kv_len = 140;
+  spec.num_kv_heads = 2;
+  spec.head_dim = spec.head_dim_v = 32;
+  spec.causal = HEED_CAUSAL_ON;
+  spec.q_block = 1;
+  spec.scale = 2e-4;
+  for (const double shift : {-118.0, -60.0, 60.0, 115.0}) {
+    for (const std::int64_t k_block : {std::int64_t{0}, std::int64_t{1}}) {
+      for (const NamedInt8Kernel& named : Int8KernelsHere()) {
+        spec.k_block = k_block;
+        Int8Call call(spec, 3);
+        Int8Call moved(spec, 3);
+        const auto factor = static_cast<float>(std::exp2(shift));
+        for (std::int64_t n = 0; n < 2 * 2 * 140; ++n) moved.q_scales.data<float>()[n] *= factor;
+        for (std::int64_t n = 0; n < 2 * 2 * (k_block == 0 ? 1 : 140); ++n) {
+          moved.k_scales.data<float>()[n] /= factor;
+          if (k_block == 1 && n % 3 == 1) {
+            const auto smaller = static_cast<float>(std::exp2(-(n % 120)));
+            call.k_scales.data<float>()[n] *= smaller;
+            // Not below the smallest number.
+            if (shift < 0.0) moved.k_scales.data<float>()[n] *= smaller;
+          }
+        }
+        RunOn(*named.kernel, &moved, 1);
+        EXPECT_LE(WorstError(&moved), 1.0) << named.name << " 2^" << shift << ": " << Text(spec);
+        if (shift > 0.0) continue;
+        RunOn(*named.kernel, &call, 1);
+        EXPECT_LE(WorstError(&call), 1.0) << named.name << ": " << Text(spec);
+        EXPECT_EQ(moved.o.bytes(), call.o.bytes()) << named.name << " 2^" << shift;
+      }
+    }
+  }
+}
+
 // What the comparison would miss if it could not fail.
 TEST(Int8Modes, PlantedFaultsAreAboveTheBound) {
   Int8Case spec;

@@ -73,6 +73,18 @@ TEST(Int8Refusals, ScalesAreFiniteAndNotNegative) {
   ExpectInvalid([](Int8Call& c) { c.v_scales.data<float>()[23] = NAN; }, "int8.v_scales[1, 1, 5]");
 }
 
+TEST(Int8Refusals, ScoresOfTheScalesFitFp32) {
+  ExpectInvalid(
+      [](Int8Call& c) {
+        c.q_scales.data<float>()[1] = 1e20f;
+        c.k_scales.data<float>()[2] = 1e20f;
+      },
+      "int8.q_scales up to 1e+20, int8.k_scales up to 1e+20 and score.scale = 0.05: their product "
+      "must be at most 2^64");
+  ExpectInvalid([](Int8Call& c) { c.spec.scale = -1e20; },
+                "score.scale = -1e+20: their product must be at most 2^64");
+}
+
 TEST(Int8Refusals, EnumeratorsAreKnown) {
   ExpectInvalid([](Int8Call& c) { c.int8.softmax = static_cast<heed_int8_softmax_t>(2); },
                 "int8.softmax");
