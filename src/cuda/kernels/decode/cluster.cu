@@ -406,8 +406,6 @@ extern "C" __global__ void __cluster_dims__(Config::kClusterCtas, 1, 1)
     const u32 barrier = ptx::SharedAddress(shared) + Config::kShared.barrier_offset_bytes;
     ptx::BarrierInit(barrier, 1);
     ptx::BarrierInitFence();
-    ptx::BarrierArriveExpect(barrier,
-                             static_cast<u32>(args.problem.group * Config::kRowQuads * 24));
   }
   __syncwarp();
   ptx::ClusterArriveRelaxed();
@@ -485,6 +483,12 @@ extern "C" __global__ void __cluster_dims__(Config::kClusterCtas, 1, 1)
   __syncwarp();
   StoreWarp(state, shared, warp, args.problem.group);
   __syncthreads();
+  // Bytes may arrive before they are expected: the phase waits for this arrival.
+  if (threadIdx.x == 0) {
+    ptx::BarrierArriveExpect(ptx::SharedAddress(shared) + Config::kShared.barrier_offset_bytes,
+                             static_cast<u32>(args.problem.group * Config::kRowQuads * 24));
+  }
+  __syncwarp();
   ptx::ClusterWait();  // every CTA of the cluster runs, its barrier is ready
   SendSums(shared, args.problem.group, share.rank);
   FinishQuads(args, share, shared);
