@@ -57,13 +57,21 @@ bool RunCase(const BackwardCase& backward_case, const std::vector<KernelRow>& ro
   return true;
 }
 
-// Every sixth problem loses the features that rows of one generation leave to others, which few
-// generated problems lack all at once.
-BackwardCase CaseOf(const GpuOptions& options, std::uint64_t index) {
-  BackwardCase result = GenerateBackwardCase(options.seed, index, options.max_cost);
-  if (index % 6 != 0) return result;
+// A problem made to fit `row`: its type, a head dim that no smaller row takes, and none of the
+// features that rows of one generation leave to others.
+BackwardCase FitToRow(BackwardCase result, const KernelRow& row,
+                      const std::vector<KernelRow>& rows) {
   ForwardCase& forward = result.forward;
-  if (forward.element == Element::kF32) forward.element = Element::kBF16;
+  for (const Element element : {Element::kF32, Element::kF16, Element::kBF16}) {
+    if (row.Takes(element)) forward.element = element;
+  }
+  std::int64_t smaller = 0;
+  for (const KernelRow& other : Takers(rows, forward.element, 0)) {
+    if (other.max_head_dim < row.max_head_dim) smaller = std::max(smaller, other.max_head_dim);
+  }
+  constexpr std::int64_t kStep = 8;
+  const std::int64_t steps = (row.max_head_dim - smaller) / kStep;
+  forward.head_dim = smaller + kStep * (1 + forward.head_dim % steps);
   forward.head_dim_v = forward.head_dim;
   forward.softcap = forward.dropout_p = 0.0;
   forward.alibi = Alibi::kOff;
@@ -86,8 +94,13 @@ TEST(GpuBackward, GeneratedCases) {
   Tally tally;
   RunIndicesOnAllCores(options.num_cases, tally, [&](std::uint64_t index) {
     // The many rows that take nearly everything leave few problems to those that do not: a third is
-    // offered to these first.
-    const BackwardCase backward_case = CaseOf(options, index);
+    // offered to these first, half of it made to fit each in turn.
+    BackwardCase backward_case = GenerateBackwardCase(options.seed, index, options.max_cost);
+    if (index % 6 == 0 && !hopper_rows.empty()) {
+      const KernelRow& row = hopper_rows[index / 6 % hopper_rows.size()];
+      backward_case = FitToRow(backward_case, row, hopper_rows);
+      if (RunCase(backward_case, {row}, 1, tally)) return;
+    }
     if (index % 3 == 0 && RunCase(backward_case, hopper_rows, 1, tally)) return;
     RunCase(backward_case, rows, 1, tally);
   });
