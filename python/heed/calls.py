@@ -161,6 +161,8 @@ class Builder:
              kernel=None, num_threads=0):
         if not isinstance(kernel, (str, type(None))):
             raise TypeError(f"kernel = {kernel!r}: must be a string")
+        if kernel is not None and "\0" in kernel:
+            raise ValueError(f"kernel = {kernel!r}: must not hold a NUL character")
         return c.pointer(abi.ExecArgs(
             backend=choice("backend", backend, abi.BACKENDS),
             deterministic=flag("deterministic", deterministic),

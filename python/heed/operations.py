@@ -67,9 +67,18 @@ class ForwardCall:
         refuse_rest(function, options)
 
 
+def dtype_of(array, name):
+    """Name of an array's dtype. TypeError or ValueError, which name the argument, for an array that
+    heed cannot read."""
+    try:
+        return library_of(array).view(array).dtype
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
 def _outputs(q, v, build, options, out):
     is_packed = check_rank(q, v, options)
-    dtype = build.library.view(q).dtype
+    dtype = dtype_of(q, "q")
     o = out if out is not None else build.library.empty(
         tuple(q.shape[:-1]) + (v.shape[-1],), dtype, q)
     lse_dtype = "float64" if dtype == "float64" else "float32"
@@ -97,7 +106,8 @@ def attention(q, k, v, *, return_lse=False, out=None, **options):
     q [B,Sq,Hq,D], k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv], any strides that are
     not negative, with a contiguous last axis; with
     cu_seqlens_q / cu_seqlens_kv packed [total,H,D]; with block_table k and v are pools
-    [pages,slots,Hkv,D]. float32, float16 or bfloat16, all of one library and on one device.
+    [pages,slots,Hkv,D]. float32, float16 or bfloat16, all of one library and on one device. int8
+    tensors with scales are taken by the C library alone: heed_int8_args_t of heed.h.
 
     Options (defaults of heed.h): scale (1/sqrt(D)), softcap, causal, alignment ("bottom_right",
     "top_left"), window (left, right; -1 or None = no bound), alibi_slopes, bias, mask, sinks,
@@ -144,7 +154,7 @@ def attention_backward(d_o, q, k, v, o, lse, *, d_lse=None, wants_d_bias=False,
     for name, array in (("k", k), ("v", v)):
         library_of(array, name)
     library = build.library
-    dtype = library.view(q).dtype
+    dtype = dtype_of(q, "q")
     gradients = {"dq": library.empty(tuple(q.shape), dtype, q),
                  "dk": library.empty(tuple(k.shape), dtype, q),
                  "dv": library.empty(tuple(v.shape), dtype, q)}
@@ -153,7 +163,7 @@ def attention_backward(d_o, q, k, v, o, lse, *, d_lse=None, wants_d_bias=False,
             continue
         if options.get(name) is None:
             raise ValueError(f"wants_d_{name}: needs the option {name}")
-        library_of(options[name], name)
+        dtype_of(options[name], name)
         view = library.view(options[name])
         repeats = 0 not in view.shape  # strides of an empty array may be anything
         shape = tuple(1 if repeats and stride == 0 else extent
@@ -241,7 +251,7 @@ def run_decode(q, k_cache, v_cache, cache_lengths, k_new=None, v_new=None, *, re
         build.output(k_cache, "k_cache")
         build.output(v_cache, "v_cache")
     o = out if out is not None else library.empty(tuple(q.shape[:-1]) + (dim_v,),
-                                                  library.view(q).dtype, q)
+                                                  dtype_of(q, "q"), q)
     lse = library.empty(lse_shape(q, False), "float32", q)
     quant = None
     if kv_format != "plain" or kv_layout != "rows":
@@ -356,7 +366,7 @@ def explain(q, k, v, *, backward=False, return_lse=True, **options):
         args = abi.BackwardArgs(forward=c.pointer(call.args), d_o=build.tensor(o, "d_o"),
                                 exec=call.exec,
                                 **{"d" + name: build.tensor(build.library.empty(
-                                    tuple(array.shape), build.library.view(q).dtype, q), "d" + name)
+                                    tuple(array.shape), dtype_of(q, "q"), q), "d" + name)
                                    for name, array in (("q", q), ("k", k), ("v", v))})
     return read_text(load().heed_explain, op, c.byref(args))
 

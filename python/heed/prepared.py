@@ -64,7 +64,9 @@ def kind_of(q, k, v, options, wants_lse):
     kind = (q.shape, q.stride(), q.dtype, q.device, k.shape, k.stride(), k.dtype, k.device,
             v.shape, v.stride(), v.dtype, v.device, wants_lse, q.is_neg(), k.is_neg(), v.is_neg())
     for name, value in options.items():
-        if type(value) not in _SIMPLE and isinstance(value, torch.Tensor):
+        if type(value) is float:
+            value = float, value  # not equal to True or to an integer, which some options demand
+        elif type(value) not in _SIMPLE and isinstance(value, torch.Tensor):
             value = (type(value), value.shape, value.stride(), value.dtype, value.device,
                      value.is_neg())
         kind += name, value

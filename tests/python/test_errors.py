@@ -33,6 +33,7 @@ def arrays():
     ({"scale": "1"}, TypeError, "scale = '1': must be a number"),
     ({"causal": "false"}, TypeError, "causal = 'false': must be True or False"),
     ({"kernel": 5}, TypeError, "kernel = 5: must be a string"),
+    ({"kernel": "cpu\0x"}, ValueError, "kernel = 'cpu.*x': must not hold a NUL"),
     ({"bias": np.zeros(5, ">f4")}, TypeError, "bias: dtype >f4: must be in the byte order"),
     ({"bias": [0.0] * 5}, TypeError, "bias: an argument of type builtins.list"),
     ({"mask": np.ma.masked_array(np.ones(5, bool))}, TypeError, "mask: a masked array"),
@@ -52,8 +53,16 @@ def test_bad_arrays():
         heed.attention(q, k.astype(np.float16), v)
     with pytest.raises(ValueError, match="q.ndim = 3: must be 4"):
         heed.attention(q[0], k, v)
-    with pytest.raises(TypeError, match="builtins.list"):
+    with pytest.raises(TypeError, match="q: an argument of type builtins.list"):
         heed.attention([1.0], k, v)
+    with pytest.raises(TypeError, match="v: an argument of type builtins.NoneType"):
+        heed.attention(q, k, None)
+    swapped = q.astype(">f4")
+    for call in (lambda: heed.attention(swapped, k, v),
+                 lambda: heed.decode(swapped, k, v, np.zeros(1, np.int32)),
+                 lambda: heed.attention_backward(q, swapped, k, v, q, q)):
+        with pytest.raises(TypeError, match="q: dtype >f4: must be in the byte order"):
+            call()
     with pytest.raises(heed.InvalidArgumentError, match="stride"):
         heed.attention(q[..., ::2], k[..., :4], v)
     with pytest.raises(ValueError, match="wants_d_bias: needs the option bias"):
