@@ -1,6 +1,7 @@
-// webgpu_speed [L [ROUNDS]]: device time of the forward shader (16 heads, fp32, no mask) beside a
-// plainly tiled matrix product and attention that writes its scores to memory, interleaved rounds,
-// medians, as JSON on stdout. Times are those of the device's clock: transfers do not count.
+// webgpu_speed [L [ROUNDS]]: device time of the forward and backward shaders (16 heads, fp32, no
+// mask) beside a plainly tiled matrix product and attention that writes its scores to memory,
+// interleaved rounds, medians, as JSON on stdout. Times are those of the device's clock: transfers
+// do not count.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -11,6 +12,7 @@
 
 #include "core/problem.h"
 #include "device/float16.h"
+#include "webgpu/backward_slice.h"
 #include "webgpu/device.h"
 #include "webgpu/forward_slice.h"
 #include "webgpu/peer_shaders.h"
@@ -111,33 +113,52 @@ struct Attention {
   }
 };
 
+core::RowsView ViewOf(const std::vector<std::uint32_t>& words, const Attention& attention) {
+  return {const_cast<std::uint32_t*>(words.data()), core::DType::kF32, 0, attention.dim,
+          attention.len * attention.dim};
+}
+
+core::ForwardProblem ProblemOf(const Attention& attention) {
+  core::ForwardProblem problem;
+  core::Shape& shape = problem.shape;
+  shape.batch = 1;
+  shape.num_q_heads = shape.num_kv_heads = kHeads;
+  shape.max_q_len = shape.max_kv_len = attention.len;
+  shape.head_dim = shape.head_dim_v = attention.dim;
+  problem.score.scale = 1.0 / std::sqrt(static_cast<double>(attention.dim));
+  problem.q = ViewOf(attention.q, attention);
+  problem.k = ViewOf(attention.k, attention);
+  problem.v = ViewOf(attention.v, attention);
+  return problem;
+}
+
+webgpu::UnitChunks ChunksOf(const core::ForwardProblem& problem, webgpu::UnitPass pass) {
+  webgpu::UnitChunks chunks;
+  Check(webgpu::ChooseUnitChunks(
+      problem, pass, {webgpu::kMaxBindingBytes, webgpu::MaxLoopRounds(false)}, &chunks));
+  return chunks;
+}
+
+// All heads in one dispatch.
+template <class Slice>
+Dispatch* Pack(const core::ForwardProblem& problem, Slice* slice) {
+  const std::int64_t len = problem.shape.max_q_len;
+  for (std::int64_t head = 0; head < kHeads; ++head) {
+    const webgpu::Unit unit = {0, problem.SequenceAt(0), head, 0, len, 0, len};
+    Require(slice->Fits(unit), "L is too large for one dispatch");
+    slice->Add(unit);
+  }
+  return slice->Finish();
+}
+
 class Forward {
  public:
-  Forward(Device* device, const Attention& attention) : device_(device) {
-    core::Shape& shape = problem_.shape;
-    shape.batch = 1;
-    shape.num_q_heads = shape.num_kv_heads = kHeads;
-    shape.max_q_len = shape.max_kv_len = attention.len;
-    shape.head_dim = shape.head_dim_v = attention.dim;
-    problem_.score.scale = 1.0 / std::sqrt(static_cast<double>(attention.dim));
-    const auto view = [&](const std::vector<std::uint32_t>& words) {
-      return core::RowsView{const_cast<std::uint32_t*>(words.data()), core::DType::kF32, 0,
-                            attention.dim, attention.len * attention.dim};
-    };
-    problem_.q = view(attention.q);
-    problem_.k = view(attention.k);
-    problem_.v = view(attention.v);
-    Check(webgpu::ChooseUnitChunks(problem_, webgpu::UnitPass::kForward,
-                                   {webgpu::kMaxBindingBytes, webgpu::MaxLoopRounds(false)},
-                                   &chunks_));
+  Forward(Device* device, const Attention& attention)
+      : device_(device),
+        problem_(ProblemOf(attention)),
+        chunks_(ChunksOf(problem_, webgpu::UnitPass::kForward)) {
     slice_ = std::make_unique<webgpu::ForwardSlice>(problem_, chunks_, webgpu::kMaxBindingBytes);
-    for (std::int64_t head = 0; head < kHeads; ++head) {
-      const webgpu::Unit unit = {0, problem_.SequenceAt(0), head, 0, attention.len,
-                                 0, attention.len};
-      Require(slice_->Fits(unit), "L is too large for one dispatch");
-      slice_->Add(unit);
-    }
-    dispatch_ = slice_->Finish();
+    dispatch_ = Pack(problem_, slice_.get());
     shader_ =
         webgpu::ForwardShader({core::DType::kF32, slice_->columns(), webgpu::Output::kStored});
   }
@@ -146,12 +167,51 @@ class Forward {
     return dispatch_->device_seconds;
   }
   const std::uint32_t* FirstHead() const { return slice_->OutputRow(0, 0, 0); }
+  const webgpu::ForwardSlice& results() const { return *slice_; }
 
  private:
   Device* device_;
   core::ForwardProblem problem_;
   webgpu::UnitChunks chunks_;
   std::unique_ptr<webgpu::ForwardSlice> slice_;
+  Dispatch* dispatch_ = nullptr;
+  Shader shader_;
+};
+
+// dO is q; o and lse are those of the forward pass.
+class Backward {
+ public:
+  Backward(Device* device, const Attention& attention, const webgpu::ForwardSlice& results)
+      : device_(device), lse_(static_cast<std::size_t>(kHeads * attention.len)) {
+    core::ForwardProblem& forward = problem_.forward = ProblemOf(attention);
+    for (std::int64_t head = 0; head < kHeads; ++head) {
+      const std::uint32_t* rows = results.OutputRow(static_cast<std::size_t>(head), 0, 0);
+      o_.insert(o_.end(), rows, rows + attention.len * attention.dim);
+      for (std::int64_t row = 0; row < attention.len; ++row) {
+        lse_[static_cast<std::size_t>(head * attention.len + row)] =
+            results.Lse(static_cast<std::size_t>(head), row, 0);
+      }
+    }
+    forward.o = ViewOf(o_, attention);
+    forward.lse = {lse_.data(), core::DType::kF32, 0, attention.len, 1};
+    problem_.d_o = forward.q;
+    chunks_ = ChunksOf(forward, webgpu::UnitPass::kBackward);
+    slice_ = std::make_unique<webgpu::BackwardSlice>(problem_, chunks_, webgpu::kMaxBindingBytes);
+    dispatch_ = Pack(forward, slice_.get());
+    shader_ = webgpu::BackwardShader(core::DType::kF32, slice_->columns());
+  }
+  double Seconds() {
+    Check(device_->Run(shader_, dispatch_));
+    return dispatch_->device_seconds;
+  }
+
+ private:
+  Device* device_;
+  core::BackwardProblem problem_;
+  std::vector<std::uint32_t> o_;
+  std::vector<float> lse_;
+  webgpu::UnitChunks chunks_;
+  std::unique_ptr<webgpu::BackwardSlice> slice_;
   Dispatch* dispatch_ = nullptr;
   Shader shader_;
 };
@@ -214,27 +274,35 @@ void Measure(Device* device, Matmul* matmul, std::int64_t len, std::int64_t dim,
   const Attention attention(len, dim);
   Forward forward(device, attention);
   Naive naive(device, attention);
-  std::vector<double> matmul_seconds, forward_seconds, naive_seconds;
+  forward.Seconds();
+  Backward backward(device, attention, forward.results());
+  std::vector<double> matmul_seconds, forward_seconds, naive_seconds, backward_seconds;
   for (int round = 0; round <= rounds; ++round) {
-    const double seconds[] = {matmul->Seconds(), forward.Seconds(), naive.SecondsOfAllHeads()};
+    const double seconds[] = {matmul->Seconds(), forward.Seconds(), naive.SecondsOfAllHeads(),
+                              backward.Seconds()};
     if (round == 0) continue;  // compiles
     matmul_seconds.push_back(seconds[0]);
     forward_seconds.push_back(seconds[1]);
     naive_seconds.push_back(seconds[2]);
+    backward_seconds.push_back(seconds[3]);
   }
   Require(matmul->IsRight(), "the matrix product is wrong");
   const double difference = LargestDifference(forward.FirstHead(), naive.output());
   Require(difference < 1e-4, "forward and naive attention differ");
   const double matmul_rate = matmul->Flops() / Median(matmul_seconds);
   const double forward_rate = attention.Flops() / Median(forward_seconds);
+  // By convention five products where the forward pass has two, whatever the shader computes.
+  const double backward_rate = 2.5 * attention.Flops() / Median(backward_seconds);
   std::printf(
       "  {\"L\": %lld, \"D\": %lld, \"heads\": %lld, \"rounds\": %d, \"matmul_tflops\": %.3f, "
       "\"forward_ms\": %.4f, \"forward_tflops\": %.3f, \"naive_ms\": %.4f, \"of_matmul\": %.3f, "
-      "\"over_naive\": %.2f, \"largest_difference\": %.2e}",
+      "\"over_naive\": %.2f, \"largest_difference\": %.2e, \"backward_ms\": %.4f, "
+      "\"backward_tflops\": %.3f}",
       static_cast<long long>(len), static_cast<long long>(dim), static_cast<long long>(kHeads),
       rounds, matmul_rate * 1e-12, Median(forward_seconds) * 1e3, forward_rate * 1e-12,
       Median(naive_seconds) * 1e3, forward_rate / matmul_rate,
-      Median(naive_seconds) / Median(forward_seconds), difference);
+      Median(naive_seconds) / Median(forward_seconds), difference, Median(backward_seconds) * 1e3,
+      backward_rate * 1e-12);
 }
 
 }  // namespace

@@ -58,22 +58,15 @@ fn groups_of(operand: u32) -> u32 {
                 operand == OPERAND_Q || operand == OPERAND_K);
 }
 
-// 4 items x 4 loop items, a vector per item.
-struct Block {
-  a: vec4<f32>,
-  b: vec4<f32>,
-  c: vec4<f32>,
-  d: vec4<f32>,
-}
-
-// Products of 64 items of one operand with 64 items of another.
+// Products of 64 items of one operand with 64 items of another: 4 items x 4 loop items of this
+// invocation.
 fn products(unit: u32, item_operand: u32, first_item: u32, loop_operand: u32, first_loop: u32,
             lane: u32) -> Block {
   let column = lane % 16u;
   let quad = lane / 16u;
   let slice_group = quad % SLICE_GROUPS;
   let num_groups = groups_of(item_operand);
-  var sums = Block(vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
+  var sums = Block();
   for (var e = 0u; e < num_groups; e += SLICE_GROUPS) {
     workgroupBarrier();
     let source = e + slice_group;
@@ -91,10 +84,7 @@ fn products(unit: u32, item_operand: u32, first_item: u32, loop_operand: u32, fi
     for (var d = 0u; d < num_elements; d++) {
       let x = shared_data[d * 16u + quad];
       let y = shared_data[512u + d * 16u + column];
-      sums.a = fma(vec4(x.x), y, sums.a);
-      sums.b = fma(vec4(x.y), y, sums.b);
-      sums.c = fma(vec4(x.z), y, sums.c);
-      sums.d = fma(vec4(x.w), y, sums.d);
+      sums = with_product(sums, x, y);
     }
   }
   return sums;
@@ -171,6 +161,27 @@ fn pairs_of(unit: u32, product: vec4<f32>, d_weight: vec4<f32>, row: vec4<u32>,
   return pairs;
 }
 
+// Four elements of the gradient of each of four items, those past the end left out.
+fn store_block(begin: u32, item: u32, num_items: u32, element_group: u32, num_groups: u32,
+               block: Block) {
+  if element_group >= num_groups {
+    return;
+  }
+  let at = begin + item * num_groups + element_group;
+  if item < num_items {
+    gradients[at] = block.a;
+  }
+  if item + 1u < num_items {
+    gradients[at + num_groups] = block.b;
+  }
+  if item + 2u < num_items {
+    gradients[at + 2u * num_groups] = block.c;
+  }
+  if item + 3u < num_items {
+    gradients[at + 3u * num_groups] = block.d;
+  }
+}
+
 @compute @workgroup_size(256)
 fn backward(@builtin(workgroup_id) workgroup: vec3<u32>,
             @builtin(local_invocation_index) lane: u32) {
@@ -213,15 +224,15 @@ fn backward(@builtin(workgroup_id) workgroup: vec3<u32>,
   let value_operand = select(loop_operand, OPERAND_D_O, gradient == GRADIENT_OF_V);
   let value_groups = groups_of(value_operand);
 
-  var acc: array<vec4<f32>, 4u * COLUMNS>;
-  for (var c = 0u; c < 4u * COLUMNS; c++) {
-    acc[c] = vec4(0.0);
-  }
+  var acc_0 = Block();
+  var acc_1 = Block();
+  var acc_2 = Block();
+  var acc_3 = Block();
 
   for (var loop_begin = first_loop; loop_begin < end_loop; loop_begin += 64) {
     let begin = u32(loop_begin);
     let scores = products(unit, item_operand, first_item, loop_operand, begin, lane);
-    var d_weights = Block(vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
+    var d_weights = Block();
     if gradient != GRADIENT_OF_V {
       d_weights = products(unit, item_other, first_item, loop_other, begin, lane);
     }
@@ -286,12 +297,16 @@ fn backward(@builtin(workgroup_id) workgroup: vec3<u32>,
         let slab_items = min(SLAB_KEYS, num_items - slab);
         for (var k = 0u; k < slab_items; k++) {
           let weights = shared_data[(slab + k) * 16u + quad];
-          for (var c = 0u; c < COLUMNS; c++) {
-            let value = shared_data[512u + k * SLAB_GROUPS + c * 16u + column];
-            acc[4u * c] = fma(vec4(weights.x), value, acc[4u * c]);
-            acc[4u * c + 1u] = fma(vec4(weights.y), value, acc[4u * c + 1u]);
-            acc[4u * c + 2u] = fma(vec4(weights.z), value, acc[4u * c + 2u]);
-            acc[4u * c + 3u] = fma(vec4(weights.w), value, acc[4u * c + 3u]);
+          let at = 512u + k * SLAB_GROUPS + column;
+          acc_0 = with_product(acc_0, weights, shared_data[at]);
+          if COLUMNS > 1u {
+            acc_1 = with_product(acc_1, weights, shared_data[at + 16u]);
+          }
+          if COLUMNS > 2u {
+            acc_2 = with_product(acc_2, weights, shared_data[at + 32u]);
+          }
+          if COLUMNS > 3u {
+            acc_3 = with_product(acc_3, weights, shared_data[at + 48u]);
           }
         }
       }
@@ -306,16 +321,16 @@ fn backward(@builtin(workgroup_id) workgroup: vec3<u32>,
     begin += num_keys * params.head_dim_groups;
   }
   let num_items = select(num_keys, num_rows, of_queries);
-  for (var r = 0u; r < 4u; r++) {
-    let item = first_item + quad * 4u + r;
-    if item >= num_items {
-      break;
-    }
-    for (var c = 0u; c < COLUMNS; c++) {
-      let element_group = first_group + c * 16u + column;
-      if element_group < value_groups {
-        gradients[begin + item * value_groups + element_group] = acc[4u * c + r];
-      }
-    }
+  let item = first_item + quad * 4u;
+  let target_group = first_group + column;
+  store_block(begin, item, num_items, target_group, value_groups, acc_0);
+  if COLUMNS > 1u {
+    store_block(begin, item, num_items, target_group + 16u, value_groups, acc_1);
+  }
+  if COLUMNS > 2u {
+    store_block(begin, item, num_items, target_group + 32u, value_groups, acc_2);
+  }
+  if COLUMNS > 3u {
+    store_block(begin, item, num_items, target_group + 48u, value_groups, acc_3);
   }
 }

@@ -148,6 +148,23 @@ fn total(x: vec4<f32>) -> f32 {
   return (x.x + x.y) + (x.z + x.w);
 }
 
+// Four elements of o of each of four rows, which may be past the end.
+fn store_block(unit: u32, first_row: u32, element_group: u32, block: Block) {
+  if element_group < params.head_dim_v_groups {
+    store_row(unit, first_row, element_group, block.a);
+    store_row(unit, first_row + 1u, element_group, block.b);
+    store_row(unit, first_row + 2u, element_group, block.c);
+    store_row(unit, first_row + 3u, element_group, block.d);
+  }
+}
+
+fn store_row(unit: u32, row: u32, element_group: u32, value: vec4<f32>) {
+  if row < table[unit + NUM_ROWS] {
+    o_data[table[unit + O_BEGIN] + row / params.group * params.o_row +
+           row % params.group * params.o_head + element_group] = pack_output(value);
+  }
+}
+
 @compute @workgroup_size(256)
 fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
            @builtin(local_invocation_index) lane: u32) {
@@ -172,10 +189,10 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
 
   var row_max = negative_infinity;
   var row_sum = vec4(0.0);  // of this invocation's keys alone
-  var acc: array<vec4<f32>, 4u * COLUMNS>;
-  for (var c = 0u; c < 4u * COLUMNS; c++) {
-    acc[c] = vec4(0.0);
-  }
+  var acc_0 = Block();
+  var acc_1 = Block();
+  var acc_2 = Block();
+  var acc_3 = Block();
 
   for (var tile_key = first_key; tile_key < end_key; tile_key += TILE_KEYS) {
     var p0 = vec4(0.0);
@@ -214,11 +231,15 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
     let reference = select(new_max, vec4(0.0), new_max == negative_infinity);
     let rescale = power_of_2(row_max - reference);
     row_max = new_max;
-    for (var c = 0u; c < COLUMNS; c++) {
-      acc[4u * c] *= rescale.x;
-      acc[4u * c + 1u] *= rescale.y;
-      acc[4u * c + 2u] *= rescale.z;
-      acc[4u * c + 3u] *= rescale.w;
+    acc_0 = scaled(acc_0, rescale);
+    if COLUMNS > 1u {
+      acc_1 = scaled(acc_1, rescale);
+    }
+    if COLUMNS > 2u {
+      acc_2 = scaled(acc_2, rescale);
+    }
+    if COLUMNS > 3u {
+      acc_3 = scaled(acc_3, rescale);
     }
     p0 = power_of_2(p0 - vec4(reference.x));
     p1 = power_of_2(p1 - vec4(reference.y));
@@ -258,12 +279,16 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
         let slab_keys = min(SLAB_KEYS, num_keys - slab);
         for (var k = 0u; k < slab_keys; k++) {
           let weights = shared_data[(slab + k) * 16u + quad];
-          for (var c = 0u; c < COLUMNS; c++) {
-            let value = shared_data[512u + k * SLAB_GROUPS + c * 16u + column];
-            acc[4u * c] = fma(vec4(weights.x), value, acc[4u * c]);
-            acc[4u * c + 1u] = fma(vec4(weights.y), value, acc[4u * c + 1u]);
-            acc[4u * c + 2u] = fma(vec4(weights.z), value, acc[4u * c + 2u]);
-            acc[4u * c + 3u] = fma(vec4(weights.w), value, acc[4u * c + 3u]);
+          let at = 512u + k * SLAB_GROUPS + column;
+          acc_0 = with_product(acc_0, weights, shared_data[at]);
+          if COLUMNS > 1u {
+            acc_1 = with_product(acc_1, weights, shared_data[at + 16u]);
+          }
+          if COLUMNS > 2u {
+            acc_2 = with_product(acc_2, weights, shared_data[at + 32u]);
+          }
+          if COLUMNS > 3u {
+            acc_3 = with_product(acc_3, weights, shared_data[at + 48u]);
           }
         }
       }
@@ -295,21 +320,20 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
   let lse = select((row_max + log_2(row_sum)) * LN_2, negative_infinity, is_empty);
   let finite_or_nan = select(lse, row_sum, is_nan(row_sum));
 
-  for (var r = 0u; r < 4u; r++) {
-    let row = tile_row + quad * 4u + r;
-    if row >= num_rows {
-      break;
-    }
-    let at = table[unit + O_BEGIN] + row / params.group * params.o_row +
-             row % params.group * params.o_head + first_group;
-    for (var c = 0u; c < COLUMNS; c++) {
-      let element_group = c * 16u + column;
-      if first_group + element_group < params.head_dim_v_groups {
-        o_data[at + element_group] = pack_output(acc[4u * c + r] * weight[r]);
-      }
-    }
-    if column == 0u && first_group == 0u {
-      lse_data[table[unit + LSE_BEGIN] + row] = finite_or_nan[r];
+  let first_row = tile_row + quad * 4u;
+  store_block(unit, first_row, first_group + column, scaled(acc_0, weight));
+  if COLUMNS > 1u {
+    store_block(unit, first_row, first_group + column + 16u, scaled(acc_1, weight));
+  }
+  if COLUMNS > 2u {
+    store_block(unit, first_row, first_group + column + 32u, scaled(acc_2, weight));
+  }
+  if COLUMNS > 3u {
+    store_block(unit, first_row, first_group + column + 48u, scaled(acc_3, weight));
+  }
+  if column == 0u && first_group == 0u {
+    for (var r = 0u; r < min(4u, num_rows - min(first_row, num_rows)); r++) {
+      lse_data[table[unit + LSE_BEGIN] + first_row + r] = finite_or_nan[r];
     }
   }
 }

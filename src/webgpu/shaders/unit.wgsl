@@ -87,3 +87,22 @@ fn store_transposed(at: u32, a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f
   shared_data[at + 32u] = vec4(a.z, b.z, c.z, d.z);
   shared_data[at + 48u] = vec4(a.w, b.w, c.w, d.w);
 }
+
+// Four rows or items, a vector of each. Accumulators are variables of this type and not an array
+// that a loop indexes: an array so used ends in memory on some devices.
+struct Block {
+  a: vec4<f32>,
+  b: vec4<f32>,
+  c: vec4<f32>,
+  d: vec4<f32>,
+}
+
+fn scaled(block: Block, factors: vec4<f32>) -> Block {
+  return Block(block.a * factors.x, block.b * factors.y, block.c * factors.z, block.d * factors.w);
+}
+
+// Adds the outer product of factors and value.
+fn with_product(block: Block, factors: vec4<f32>, value: vec4<f32>) -> Block {
+  return Block(fma(vec4(factors.x), value, block.a), fma(vec4(factors.y), value, block.b),
+               fma(vec4(factors.z), value, block.c), fma(vec4(factors.w), value, block.d));
+}
