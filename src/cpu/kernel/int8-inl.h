@@ -1,10 +1,10 @@
-// The int8 kernels over an Isa of simd/int8_*.h: scores, the fixed-point softmax, and the product
-// in fp32. int8_kernel.h says what each computes.
+// The int8 kernels over an Isa of simd/int8_*.h: scores, the fixed-point softmax, and values
+// widened to fp32. int8_kernel.h says what each computes.
 #ifndef HEED_CPU_KERNEL_INT8_INL_H_
 #define HEED_CPU_KERNEL_INT8_INL_H_
 
 #include "cpu/int8_kernel.h"
-#include "cpu/kernel/unroll-inl.h"
+#include "cpu/kernel/int8_products-inl.h"
 
 namespace heed::cpu {
 
@@ -40,41 +40,23 @@ struct Int8ScaledScores {
 
 // kKeys x kVecs scores in registers.
 template <class Scores, int kKeys, int kVecs>
-HEED_ALWAYS_INLINE inline void ScoreInt8Keys(const Int8ScoresArgs& args, int first_key,
+HEED_ALWAYS_INLINE inline void ScoreInt8Keys(const Int8ScoresArgs& args, std::int64_t first_key,
                                              int first_row) {
   using Isa = typename Scores::Isa;
   typename Isa::Ints sums[kKeys][kVecs];
-  Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE {
-    const auto bias = Isa::kQueryFormat == Int8QueryFormat::kUnsigned
-                          ? Isa::SetInt(args.key_bias[first_key + k.value])
-                          : Isa::SetInt(0);
-    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE { sums[k.value][v.value] = bias; });
-  });
-  const auto* q = static_cast<const std::int32_t*>(args.q_steps) + first_row;
-  const std::int8_t* keys = args.keys + first_key * kInt8Group;
-  for (std::int64_t step = 0; step < args.num_steps; ++step) {
-    typename Isa::Query rows[kVecs];
-    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-      rows[v.value] = Isa::LoadQuery(q + v.value * Isa::kLanes);
-    });
-    Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE {
-      const auto key = Isa::BroadcastKey(keys + k.value * kInt8Group);
-      Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-        sums[k.value][v.value] = Isa::Dot(rows[v.value], key, sums[k.value][v.value]);
-      });
-    });
-    q += Isa::kQueryVectors * kInt8TileRows;
-    keys += kInt8StepBytes;
-  }
-  auto* scores = static_cast<typename Scores::Score*>(args.scores);
+  constexpr bool kHasBias = Isa::kQueryFormat == Int8QueryFormat::kUnsigned;
+  StartInt8Sums<Isa>(kHasBias ? args.key_bias + first_key : nullptr, sums);
+  AddInt8Products<Isa>(static_cast<const std::int32_t*>(args.q_steps) + first_row,
+                       args.keys + first_key * kInt8Group, args.num_steps, sums);
+  auto* scores = static_cast<typename Scores::Score*>(args.scores) + first_key * kInt8TileRows;
   auto* block_max = static_cast<typename Scores::Score*>(args.block_max);
   Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
     const int row = first_row + v.value * Isa::kLanes;
     auto max = Scores::Load(block_max + row);
     Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE {
-      const int key = first_key + k.value;
+      const auto key = static_cast<int>(first_key) + k.value;
       const auto score = Scores::Of(sums[k.value][v.value], args, key);
-      Scores::Store(scores + key * kInt8TileRows + row, score);
+      Scores::Store(scores + k.value * kInt8TileRows + row, score);
       if (key < args.num_keys) max = Scores::Max(max, score);
     });
     Scores::Store(block_max + row, max);
@@ -84,13 +66,9 @@ HEED_ALWAYS_INLINE inline void ScoreInt8Keys(const Int8ScoresArgs& args, int fir
 template <class Scores>
 void Int8ScoresOf(const Int8ScoresArgs& args) {
   using Isa = typename Scores::Isa;
-  static_assert(kInt8Block % Isa::kTileRows == 0);
-  static_assert(kInt8TileRows % (Isa::kTileVectors * Isa::kLanes) == 0);
-  for (int key = 0; key < args.num_keys; key += Isa::kTileRows) {
-    for (int row = 0; row < kInt8TileRows; row += Isa::kTileVectors * Isa::kLanes) {
-      ScoreInt8Keys<Scores, Isa::kTileRows, Isa::kTileVectors>(args, key, row);
-    }
-  }
+  ForInt8Tiles<Isa>(args.num_keys, [&](std::int64_t key, int row) HEED_ALWAYS_INLINE {
+    ScoreInt8Keys<Scores, Isa::kTileRows, Isa::kTileVectors>(args, key, row);
+  });
 }
 
 // Q16.16 of 2^(-exponent), exponent in Q8.8 below 32.
@@ -148,57 +126,6 @@ void Int8Widen(const Int8WidenArgs& args) {
       });
       from += kInt8StepBytes;
       to += kInt8Group * args.wide_stride;
-    }
-  }
-}
-
-template <class Isa, int kDims, int kVecs>
-HEED_ALWAYS_INLINE inline void SumInt8Values(const Int8ValuesArgs& args, std::int64_t first_dim,
-                                             int first_row) {
-  typename Isa::Vec sums[kDims][kVecs];
-  float* o = args.o + first_dim * kInt8TileRows + first_row;
-  Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
-    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-      sums[d.value][v.value] = Isa::Load(o + d.value * kInt8TileRows + v.value * Isa::kLanes);
-    });
-  });
-  if (args.rescale != nullptr) {
-    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-      const auto factor = Isa::Load(args.rescale + first_row + v.value * Isa::kLanes);
-      Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
-        sums[d.value][v.value] = Isa::Mul(factor, sums[d.value][v.value]);
-      });
-    });
-  }
-  const float* weights = static_cast<const float*>(args.weights) + first_row;
-  const float* wide = static_cast<const float*>(args.values) + first_dim;
-  for (int key = 0; key < args.num_keys; ++key) {
-    typename Isa::Vec rows[kVecs];
-    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-      rows[v.value] = Isa::Load(weights + v.value * Isa::kLanes);
-    });
-    Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
-      const auto value = Isa::Set(wide[d.value]);
-      Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-        sums[d.value][v.value] = Isa::AddExactProduct(value, rows[v.value], sums[d.value][v.value]);
-      });
-    });
-    weights += kInt8TileRows;
-    wide += args.wide_stride;
-  }
-  Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
-    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-      Isa::Store(o + d.value * kInt8TileRows + v.value * Isa::kLanes, sums[d.value][v.value]);
-    });
-  });
-}
-
-template <class Isa>
-void Int8Values(const Int8ValuesArgs& args) {
-  static_assert(kInt8DimStep % Isa::kTileRows == 0);
-  for (std::int64_t d = 0; d < args.padded_dims; d += Isa::kTileRows) {
-    for (int row = 0; row < kInt8TileRows; row += Isa::kTileVectors * Isa::kLanes) {
-      SumInt8Values<Isa, Isa::kTileRows, Isa::kTileVectors>(args, d, row);
     }
   }
 }

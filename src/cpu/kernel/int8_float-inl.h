@@ -205,33 +205,45 @@ void Int8FloatWeights(const Int8FloatWeightsArgs& args) {
 // Whether the integer sums of a block are in units of 1.
 enum class Int8Unit { kOne, kOther };
 
-// o = rescale o + unit * (integer sums of the block) for kDims x kVecs vectors.
+// First packed values of element d.
+HEED_ALWAYS_INLINE inline const std::int8_t* PackedInt8Values(const Int8ValuesArgs& args,
+                                                              std::int64_t d) {
+  constexpr std::int64_t kTileElems = kInt8StepBytes / kInt8Group;
+  return static_cast<const std::int8_t*>(args.values) + d / kTileElems * args.tile_stride_bytes +
+         d % kTileElems * kInt8Group;
+}
+
+// starts[n] = kWeightOffset * sum over the keys of element d + n: what sums of weights stored
+// without the offset lack.
+template <class Isa>
+HEED_ALWAYS_INLINE inline void StartInt8Bytes(const Int8ValuesArgs& args, std::int64_t d,
+                                              std::int32_t (&starts)[kInt8DimStep]) {
+  static_assert(Isa::kQueryVectors == 1 && kInt8DimStep % Isa::kLanes == 0);
+  constexpr auto kMinus = static_cast<std::int8_t>(-Isa::kWeightOffset);
+  constexpr std::int8_t kMinusOffsets[kInt8Group] = {kMinus, kMinus, kMinus, kMinus};
+  const auto minus_offsets = Isa::BroadcastKey(kMinusOffsets);
+  for (int n = 0; n < kInt8DimStep; n += Isa::kLanes) {
+    auto sum = Isa::SetInt(0);
+    const std::int8_t* values = PackedInt8Values(args, d + n);
+    for (int key = 0; key < args.num_keys; key += kInt8Group) {
+      sum = Isa::Dot(Isa::LoadQuery(reinterpret_cast<const std::int32_t*>(values)), minus_offsets,
+                     sum);
+      values += kInt8StepBytes;
+    }
+    Isa::StoreInts(starts + n, Isa::SubInts(Isa::SetInt(0), sum));
+  }
+}
+
+// o = rescale o + unit * (integer sums of the block) for kDims x kVecs vectors. starts: of the
+// sums, null = 0.
 template <class Isa, Int8Unit kUnit, int kDims, int kVecs>
 HEED_ALWAYS_INLINE inline void SumInt8Bytes(const Int8ValuesArgs& args, std::int64_t first_dim,
-                                            int first_row) {
-  constexpr std::int64_t kTileElems = kInt8StepBytes / kInt8Group;
+                                            int first_row, const std::int32_t* starts) {
   typename Isa::Ints sums[kDims][kVecs];
-  Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
-    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE { sums[d.value][v.value] = Isa::SetInt(0); });
-  });
-  const auto* weights = static_cast<const std::int32_t*>(args.weights) + first_row;
-  const auto* values = static_cast<const std::int8_t*>(args.values) +
-                       first_dim / kTileElems * args.tile_stride_bytes +
-                       first_dim % kTileElems * kInt8Group;
-  for (int key = 0; key < args.num_keys; key += kInt8Group) {
-    typename Isa::Query rows[kVecs];
-    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-      rows[v.value] = Isa::LoadQuery(weights + v.value * Isa::kLanes);
-    });
-    Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
-      const auto value = Isa::BroadcastKey(values + d.value * kInt8Group);
-      Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-        sums[d.value][v.value] = Isa::Dot(rows[v.value], value, sums[d.value][v.value]);
-      });
-    });
-    weights += Isa::kQueryVectors * kInt8TileRows;
-    values += kInt8StepBytes;
-  }
+  StartInt8Sums<Isa>(starts, sums);
+  AddInt8Products<Isa>(static_cast<const std::int32_t*>(args.weights) + first_row,
+                       PackedInt8Values(args, first_dim),
+                       (args.num_keys + kInt8Group - 1) / kInt8Group, sums);
   const auto unit = Isa::Set(args.unit);
   float* o = args.o + first_dim * kInt8TileRows + first_row;
   Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
@@ -247,12 +259,15 @@ HEED_ALWAYS_INLINE inline void SumInt8Bytes(const Int8ValuesArgs& args, std::int
 
 template <class Isa, Int8Unit kUnit>
 HEED_ALWAYS_INLINE inline void SumAllInt8Bytes(const Int8ValuesArgs& args) {
-  static_assert(kInt8DimStep % Isa::kTileRows == 0);
-  for (std::int64_t d = 0; d < args.padded_dims; d += Isa::kTileRows) {
-    for (int row = 0; row < kInt8TileRows; row += Isa::kTileVectors * Isa::kLanes) {
-      SumInt8Bytes<Isa, kUnit, Isa::kTileRows, Isa::kTileVectors>(args, d, row);
+  alignas(64) std::int32_t starts[kInt8DimStep];
+  ForInt8Tiles<Isa>(args.padded_dims, [&](std::int64_t d, int row) HEED_ALWAYS_INLINE {
+    const std::int32_t* first = nullptr;
+    if constexpr (Isa::kWeightOffset != 0) {
+      if (row == 0 && d % kInt8DimStep == 0) StartInt8Bytes<Isa>(args, d, starts);
+      first = starts + d % kInt8DimStep;
     }
-  }
+    SumInt8Bytes<Isa, kUnit, Isa::kTileRows, Isa::kTileVectors>(args, d, row, first);
+  });
 }
 
 template <class Isa>
@@ -287,52 +302,6 @@ void Int8WidenPairs(const Int8WidenArgs& args) {
   }
 }
 
-// o = rescale o + products of pairs for kDims x kVecs vectors.
-template <class Isa, int kDims, int kVecs>
-HEED_ALWAYS_INLINE inline void SumInt8Pairs(const Int8ValuesArgs& args, std::int64_t first_dim,
-                                            int first_row) {
-  using Floats = typename Isa::Floats;
-  typename Isa::Vec sums[kDims][kVecs];
-  float* o = args.o + first_dim * kInt8TileRows + first_row;
-  Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-    const auto rescale = Isa::Load(args.rescale + first_row + v.value * Isa::kLanes);
-    Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
-      sums[d.value][v.value] =
-          Isa::Mul(rescale, Isa::Load(o + d.value * kInt8TileRows + v.value * Isa::kLanes));
-    });
-  });
-  const float* weights = static_cast<const float*>(args.weights) + first_row;
-  const float* values = static_cast<const float*>(args.values) + first_dim;
-  for (int key = 0; key < args.num_keys; key += 2) {
-    typename Floats::Pairs rows[kVecs];
-    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-      rows[v.value] = Floats::LoadPairs(weights + v.value * Isa::kLanes);
-    });
-    Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
-      const auto value = Floats::BroadcastPair(values + d.value);
-      Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-        sums[d.value][v.value] = Floats::DotPairs(value, rows[v.value], sums[d.value][v.value]);
-      });
-    });
-    weights += kInt8TileRows;
-    values += args.wide_stride;
-  }
-  Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
-    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-      Isa::Store(o + d.value * kInt8TileRows + v.value * Isa::kLanes, sums[d.value][v.value]);
-    });
-  });
-}
-
-template <class Isa>
-void Int8ValuesPairs(const Int8ValuesArgs& args) {
-  for (std::int64_t d = 0; d < args.padded_dims; d += Isa::kTileRows) {
-    for (int row = 0; row < kInt8TileRows; row += Isa::kTileVectors * Isa::kLanes) {
-      SumInt8Pairs<Isa, Isa::kTileRows, Isa::kTileVectors>(args, d, row);
-    }
-  }
-}
-
 template <class Isa>
 void Int8OutputRows(const Int8RowsArgs& args) {
   using Floats = typename Isa::Floats;
@@ -363,7 +332,8 @@ constexpr Int8FloatMode MakeInt8Mode(void (*widen)(const Int8WidenArgs&),
 template <class Isa>
 constexpr Int8FloatMode MakeInt8PairsMode() {
   if constexpr (Isa::kHasPairs) {
-    return MakeInt8Mode<Int8WeightsPairs<Isa>>(Int8WidenPairs<Isa>, Int8ValuesPairs<Isa>, 1.0f);
+    return MakeInt8Mode<Int8WeightsPairs<Isa>>(Int8WidenPairs<Isa>,
+                                               Int8WideValues<Int8ProductsPairs<Isa>>, 1.0f);
   } else {
     return {nullptr, nullptr, nullptr, nullptr, 1.0f};
   }
@@ -375,10 +345,11 @@ constexpr Int8Kernel MakeInt8Kernel() {
           Int8ScoresOf<Int8RawScores<Isa>>,
           Int8Weights<Isa>,
           Int8Widen<Isa>,
-          Int8Values<Isa>,
+          Int8WideValues<Int8ProductsF32<Isa>>,
           Int8OutputRows<Isa>,
           Int8ScoresOf<Int8ScaledScores<Isa>>,
-          {MakeInt8Mode<Int8WeightsF32<Isa>>(Int8Widen<Isa>, Int8Values<Isa>, 1.0f),
+          {MakeInt8Mode<Int8WeightsF32<Isa>>(Int8Widen<Isa>, Int8WideValues<Int8ProductsF32<Isa>>,
+                                             1.0f),
            MakeInt8PairsMode<Isa>(),
            MakeInt8Mode<Int8WeightsBytes<Isa>>(nullptr, Int8ValuesBytes<Isa>, 255.0f)}};
 }

@@ -20,6 +20,7 @@ struct Int8Avx512Lanes {
   // 32 registers: 8 x 3 sums, 3 operands and a broadcast.
   static constexpr int kTileVectors = 3;
   static constexpr int kTileRows = 8;
+  static constexpr int kWeightOffset = 0;
   // Vectors of rows whose exponentials advance together, of two keys each.
   static constexpr int kStepVectors = 3;
 

@@ -28,6 +28,8 @@ struct Int8Generic {
   static constexpr int kTileRows = 4;
   static constexpr Int8QueryFormat kQueryFormat = Int8QueryFormat::kInts;
   static constexpr bool kHasPairs = false;
+  // What weights stored as bytes lack.
+  static constexpr int kWeightOffset = 0;
   // Vectors of rows whose exponentials advance together, of two keys each.
   static constexpr int kStepVectors = 1;
   static constexpr int kQueryVectors = kInt8Group;
