@@ -66,6 +66,10 @@ function(heed_add_test name)
   if(CMAKE_CROSSCOMPILING_EMULATOR)
     list(APPEND environment HEED_TEST_EMULATED=set:1)  # tests/support/emulated.h
   endif()
+  if(HEED_SANITIZE MATCHES "thread")
+    set(suppressions ${PROJECT_SOURCE_DIR}/tests/support/tsan.supp)
+    list(APPEND environment TSAN_OPTIONS=string_prepend:suppressions=${suppressions}:)
+  endif()
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}"
     ENVIRONMENT_MODIFICATION "${environment}")
 endfunction()
