@@ -23,12 +23,14 @@ import time
 
 from gpu.cases import FAMILY_OF_PRESET, PEERS_OF_PRESET, PRESETS, Case, judge, preset_cases
 from gpu.decode import decode_cases, measure_decode, print_decode
+from gpu.features import measure_features
 from gpu.heed_library import Heed
 from gpu.merge import merge, table
 from gpu.plots import draw
 
 PEERS = {"flash": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION",
          "efficient": "EFFICIENT_ATTENTION", "math": "MATH"}
+PRESETS_OF_THEIR_OWN = ("decode", "hopper-features")  # whose records have a form of their own
 MIN_ROUNDS = 5
 MATH_MAX_LENGTH = 1024  # the math backend stores every score, several times
 
@@ -260,8 +262,8 @@ def parse_options():
     options = parser.parse_args()
     if options.rounds < MIN_ROUNDS:
         parser.error(f"--rounds {options.rounds}: a median needs at least {MIN_ROUNDS}")
-    if options.preset == "decode" and options.repeat_of:
-        parser.error("--repeat-of: the preset decode has no table of two calls yet")
+    if options.preset in PRESETS_OF_THEIR_OWN and options.repeat_of:
+        parser.error(f"--repeat-of: the preset {options.preset} has no table of two calls yet")
     options.peers = options.peers or PEERS_OF_PRESET.get(options.preset, "flash,cudnn")
     unknown = set(options.peers.split(",")) - set(PEERS)
     if unknown:
@@ -335,6 +337,8 @@ def main():
               "cases": [], "failed": []}
     if options.preset == "decode":
         measure_all_decode(torch, heed, options, record)
+    elif options.preset == "hopper-features":
+        measure_features(torch, heed, options, record)
     else:
         measure_all(torch, heed, options, record)
         judged = [case for case in record["cases"] if case["bar"]]
@@ -343,7 +347,7 @@ def main():
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(record, file, indent=1)
-    if options.json and options.preset != "decode":
+    if options.json and options.preset not in PRESETS_OF_THEIR_OWN:
         for path in draw(record, options.json):
             print(f"plot: {path}")
     if options.repeat_of:

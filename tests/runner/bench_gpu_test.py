@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Cases, bars and merged tables of bench/compare_gpu.py, on made-up numbers and without a GPU."""
 
+import contextlib
+import io
 import json
 import pathlib
 import subprocess
@@ -11,6 +13,7 @@ import unittest
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
 from gpu.cases import Case, judge, preset_cases  # noqa: E402
+from gpu.features import BATCH, LENGTH, feature_cases, results_of  # noqa: E402
 from gpu.merge import merge, table  # noqa: E402
 from gpu.plots import draw, panels  # noqa: E402
 
@@ -42,6 +45,30 @@ class BenchGpu(unittest.TestCase):
         full, causal = (Case("forward", "bfloat16", 128, 4096, mask) for mask in (False, True))
         self.assertEqual(full.flops, 4 * 4 * 16 * 4096**2 * 128)
         self.assertEqual(causal.flops * 2, full.flops)
+
+    def test_features_are_compared_with_plain_calls_by_visible_pairs(self):
+        cases = {case.name: case for case in feature_cases()}
+        self.assertEqual(len(cases), 2 * 19)
+        self.assertEqual(sum(case.feature.bar > 0 for case in cases.values()), 2 * 17)
+        pairs = {name: case.visible_pairs for name, case in cases.items()}
+        self.assertEqual(pairs["d64 plain"], LENGTH**2)
+        self.assertEqual(pairs["d64 bias causal"], LENGTH * (LENGTH + 1) // 2)
+        self.assertEqual(pairs["d128 window 1024 left"], LENGTH * 1025 - 1024 * 1025 // 2)
+        self.assertEqual(cases["d128 plain"].flops, 4 * BATCH * 16 * LENGTH**2 * 128)
+
+        class Call:
+            kernel_id = "k"
+
+        chosen = ("d64 plain", "d64 window 512 each", "d64 softcap 50")
+        calls = {name: (cases[name], Call) for name in chosen}
+        per_ms = pairs["d64 window 512 each"] / pairs["d64 plain"]
+        times = {"d64 plain": [1.0, 9.0, 1.0], "d64 window 512 each": [per_ms / 0.9] * 3,
+                 "d64 softcap 50": [1 / 0.8] * 3}
+        with contextlib.redirect_stdout(io.StringIO()):
+            results = results_of(calls, times, dict.fromkeys(chosen, 0.0))
+        self.assertEqual([round(result["ratio"], 3) for result in results], [1.0, 0.9, 0.8])
+        self.assertEqual([result["bar"] and result["bar"]["reached"] for result in results],
+                         [None, True, False])
 
     def test_bar_without_its_peer_is_not_judged(self):
         case = Case("forward", "bfloat16", 64, 1024, False, {"peer": "cudnn", "ratio": 1.1})
