@@ -79,6 +79,7 @@ class Job {
             : head.batch * ((shape.max_q_len * shape.group + lanes - 1) / lanes);
     return head.kv_head * layout_.tiles_per_head + in_head;
   }
+  float Scale() const { return static_cast<float>(forward_.score.scale); }
   double* BiasSums() const { return reinterpret_cast<double*>(base_ + layout_.d_bias_at); }
   std::int64_t RowIndex(const core::Sequence& sequence, std::int64_t q_head,
                         std::int64_t token) const {
@@ -250,7 +251,7 @@ class Job {
          .end = visible.end,
          .lse = tile.lse,
          .delta = tile.delta,
-         .scale = static_cast<float>(score.scale),
+         .scale = Scale(),
          .softcap = static_cast<float>(score.softcap),
          .additive = has_additive ? additive : nullptr,
          .keep = has_dropout ? keep : nullptr,
@@ -304,6 +305,7 @@ class Job {
   void StoreQueries(const TileContext& tile, const float* dq) {
     const core::Sequence& sequence = tile.head.sequence;
     const std::int64_t head_dim = forward_.shape.head_dim;
+    const float scale = Scale();
     constexpr std::int64_t kRunElems = 64;
     for (int i = 0; i < tile.rows.num_rows; ++i) {
       const std::int64_t at = problem_.dq.OffsetElems(
@@ -312,7 +314,7 @@ class Job {
         float part[kRunElems];
         const auto count = std::min(kRunElems, head_dim - first);
         for (std::int64_t d = 0; d < count; ++d) {
-          part[d] = dq[(first + d) * kernel_.tile_rows + i];
+          part[d] = scale * dq[(first + d) * kernel_.tile_rows + i];
         }
         StoreElements(part, {problem_.dq.data, problem_.dq.dtype, at + first, count});
       }
@@ -367,9 +369,9 @@ class Job {
       AddToQueries(tile, {index, block, seen, is_live}, worker);
     }
     float* pool = Shared(layout_.pool_at);
-    StoreKeys(head, keys, {problem_.dk, shape.head_dim, dk, pool});
+    StoreKeys(head, keys, {problem_.dk, shape.head_dim, Scale(), dk, pool});
     StoreKeys(head, keys,
-              {problem_.dv, shape.head_dim_v, dv,
+              {problem_.dv, shape.head_dim_v, 1.0f, dv,
                pool + KeyExtents(forward_).num_rows() * shape.head_dim});
   }
 
@@ -390,6 +392,7 @@ class Job {
   struct KeySums {
     const RowsView& target;
     std::int64_t head_dim;
+    float factor;  // of what is stored, not of what is pooled
     const float* panels;
     float* pool;
   };
@@ -412,20 +415,26 @@ class Job {
           float* pooled = sums.pool + at + first;
           std::transform(values, values + count, pooled, pooled, std::plus<>());
         } else {
-          StoreElements(values, {sums.target.data, sums.target.dtype, at + first, count});
+          float scaled[kMaxTileRows];
+          std::transform(values, values + count, scaled,
+                         [&](float value) { return sums.factor * value; });
+          StoreElements(scaled, {sums.target.data, sums.target.dtype, at + first, count});
         }
       }
     }
   }
 
-  void FinishPool(const RowsView& target, std::int64_t head_dim, const float* pool) {
+  void FinishPool(const KeySums& sums) {
+    const RowsView& target = sums.target;
+    const std::int64_t head_dim = sums.head_dim;
     const Extents extents = KeyExtents(forward_);
     ForAll(extents.num_rows(), [=](std::int64_t row, std::int64_t) {
       const std::int64_t at =
           target.OffsetElems(row / extents.heads / extents.rows, row / extents.heads % extents.rows,
                              row % extents.heads);
       for (std::int64_t d = 0; d < head_dim; ++d) {
-        StoreScalar(target.data, target.dtype, at + d, pool[row * head_dim + d]);
+        const float sum = sums.pool[row * head_dim + d];
+        StoreScalar(target.data, target.dtype, at + d, sums.factor * sum);
       }
     });
   }
@@ -448,10 +457,10 @@ class Job {
   void Finish() {
     const core::Shape& shape = forward_.shape;
     if (forward_.block_table.present()) {
-      const float* pool = Shared(layout_.pool_at);
-      FinishPool(problem_.dk, shape.head_dim, pool);
-      FinishPool(problem_.dv, shape.head_dim_v,
-                 pool + KeyExtents(forward_).num_rows() * shape.head_dim);
+      float* pool = Shared(layout_.pool_at);
+      FinishPool({problem_.dk, shape.head_dim, Scale(), nullptr, pool});
+      FinishPool({problem_.dv, shape.head_dim_v, 1.0f, nullptr,
+                  pool + KeyExtents(forward_).num_rows() * shape.head_dim});
     }
     for (std::int64_t i = 0; i < layout_.bias_elems; ++i) {
       const std::int64_t* extent = layout_.bias_extent;

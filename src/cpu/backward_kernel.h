@@ -39,7 +39,7 @@ struct TimesColumnsArgs {
 // From raw products to P and dS, for one tile and one block.
 struct GradientArgs {
   float* products;    // [num_keys][tile_rows]: q . k in, P after dropout out
-  float* d_products;  // [num_keys][tile_rows]: dO . v in, the gradient of q . k out
+  float* d_products;  // [num_keys][tile_rows]: dO . v in, the gradient of scale * q . k out
   std::int64_t num_keys;
   const float* begin;  // [tile_rows], keys a lane may see, relative to the block
   const float* end;

@@ -134,18 +134,18 @@ void AddPanels(const AddPanelsArgs& args) {
   }
 }
 
-// The score of q . k and d score / d (q . k) = scale * bend.
+// The score of q . k, and the softcap's slope where there is one. The scale of the gradient comes
+// after the sums, which then lose no small terms.
 template <class Isa>
 HEED_ALWAYS_INLINE inline void BendScore(const GradientArgs& args, typename Isa::Vec* score,
                                          typename Isa::Vec* slope) {
   *score = Isa::Mul(*score, Isa::Set(args.scale));
-  *slope = Isa::Set(args.scale);
   if (args.softcap > 0.0f) {
     const auto cap = Isa::Set(args.softcap);
     const auto bent = Tanh<Isa>(Isa::Div(*score, cap));
     *score = Isa::Mul(cap, bent);
     const auto one = Isa::Set(1.0f);
-    *slope = Isa::Mul(*slope, Isa::Mul(Isa::Sub(one, bent), Isa::Add(one, bent)));
+    *slope = Isa::Mul(Isa::Sub(one, bent), Isa::Add(one, bent));
   }
 }
 
@@ -185,7 +185,8 @@ void Gradients(const GradientArgs& args) {
       d_score = Isa::Select(sees, d_score, zero);
       Isa::Store(args.products + at, kept);
       if (args.d_scores != nullptr) Isa::Store(args.d_scores + at, d_score);
-      Isa::Store(args.d_products + at, Isa::Select(sees, Isa::Mul(d_score, slope), zero));
+      if (args.softcap > 0.0f) d_score = Isa::Select(sees, Isa::Mul(d_score, slope), zero);
+      Isa::Store(args.d_products + at, d_score);
     }
     args.is_live[key] = is_live ? 1 : 0;
   }
