@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 
+from gpu.backward_features import measure_backward_features
 from gpu.cases import FAMILY_OF_PRESET, PEERS_OF_PRESET, PRESETS, Case, judge, preset_cases
 from gpu.decode import decode_cases, measure_decode, print_decode
 from gpu.features import measure_features
@@ -30,7 +31,8 @@ from gpu.plots import draw
 
 PEERS = {"flash": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION",
          "efficient": "EFFICIENT_ATTENTION", "math": "MATH"}
-PRESETS_OF_THEIR_OWN = ("decode", "hopper-features")  # whose records have a form of their own
+# Those whose records have a form of their own.
+PRESETS_OF_THEIR_OWN = ("decode", "hopper-features", "hopper-backward-features")
 MIN_ROUNDS = 5
 MATH_MAX_LENGTH = 1024  # the math backend stores every score, several times
 
@@ -339,6 +341,8 @@ def main():
         measure_all_decode(torch, heed, options, record)
     elif options.preset == "hopper-features":
         measure_features(torch, heed, options, record)
+    elif options.preset == "hopper-backward-features":
+        measure_backward_features(torch, heed, options, record)
     else:
         measure_all(torch, heed, options, record)
         judged = [case for case in record["cases"] if case["bar"]]

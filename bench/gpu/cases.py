@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 HIDDEN, TOKENS = 2048, 16384
-PRESETS = ["sm80", "hopper-forward", "hopper-backward", "hopper-features", "forward", "backward",
-           "fp32", "latency", "decode", "smoke"]
+PRESETS = ["sm80", "hopper-forward", "hopper-backward", "hopper-features",
+           "hopper-backward-features", "forward", "backward", "fp32", "latency", "decode", "smoke"]
 FAMILY_OF_PRESET = {"sm80": "sm80"}  # others leave the choice of rows to the planner
 PEERS_OF_PRESET = {"sm80": "flash", "hopper-forward": "cudnn", "hopper-backward": "cudnn"}
 

@@ -55,6 +55,7 @@ FEATURES = [
 class FeatureCase:
     head_dim: int
     feature: Feature
+    length: int = LENGTH
 
     @property
     def heads(self):
@@ -74,8 +75,9 @@ class FeatureCase:
         left, right = self.feature.window
         if self.feature.causal:
             right = 0
-        ends = (min(i + right, LENGTH - 1) if right >= 0 else LENGTH - 1 for i in range(LENGTH))
-        begins = (max(i - left, 0) if left >= 0 else 0 for i in range(LENGTH))
+        last = self.length - 1
+        ends = (min(i + right, last) if right >= 0 else last for i in range(self.length))
+        begins = (max(i - left, 0) if left >= 0 else 0 for i in range(self.length))
         return sum(end + 1 - begin for begin, end in zip(begins, ends))
 
     @property
@@ -228,9 +230,10 @@ def results_of(calls, times, errors):
 
 
 def print_feature(result):
-    bar = result["bar"]
+    bar, error = result["bar"], result["relative_error"]
     verdict = "" if not bar else f"  bar {bar['ratio']:.2f} " + (
         "reached" if bar["reached"] else "MISSED")
     ratio = "-" if result["ratio"] is None else f"{result['ratio']:.2f}"
     print(f"{result['case']:28s} {result['tflops']:4.0f} TFLOP/s  {ratio} of {result['baseline']}  "
-          f"err {result['relative_error']:.1e}  {result['kernel']}{verdict}", flush=True)
+          f"err {'-' if error is None else format(error, '.1e')}  {result['kernel']}{verdict}",
+          flush=True)

@@ -12,6 +12,7 @@ import unittest
 
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
+from gpu.backward_features import backward_feature_cases  # noqa: E402
 from gpu.cases import Case, judge, preset_cases  # noqa: E402
 from gpu.features import BATCH, LENGTH, feature_cases, results_of  # noqa: E402
 from gpu.merge import merge, table  # noqa: E402
@@ -69,6 +70,17 @@ class BenchGpu(unittest.TestCase):
         self.assertEqual([round(result["ratio"], 3) for result in results], [1.0, 0.9, 0.8])
         self.assertEqual([result["bar"] and result["bar"]["reached"] for result in results],
                          [None, True, False])
+
+    def test_backward_features_have_every_cell_and_the_bar_of_a_fixed_order(self):
+        cases = {case.name: case for case in backward_feature_cases()}
+        self.assertEqual(len(cases), 3 * 3 * 13)
+        bars = {name for name, case in cases.items() if case.feature.bar}
+        self.assertEqual(len(bars), 3 * 3 * 2)
+        self.assertTrue(all("fixed order" in name for name in bars))
+        self.assertTrue(all(case.baseline in cases for case in cases.values()))
+        self.assertEqual(cases["d256 plain S1024"].flops, 10 * 16 * 8 * 1024**2 * 256)
+        self.assertEqual(cases["d64 fixed order causal S1024"].visible_pairs, 1024 * 1025 // 2)
+        self.assertEqual(cases["d64 fixed order causal S1024"].baseline, "d64 causal S1024")
 
     def test_bar_without_its_peer_is_not_judged(self):
         case = Case("forward", "bfloat16", 64, 1024, False, {"peer": "cudnn", "ratio": 1.1})
