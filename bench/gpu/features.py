@@ -1,4 +1,4 @@
-"""The preset `hopper-features` of bench/compare_gpu.py: what each feature of the forward pass costs.
+"""The preset `hopper-features` of bench/compare_gpu.py: what features of the forward pass cost.
 
 heed alone: rates count visible pairs, and ratios are to heed's plain call of the same head dim, the
 causal one for causal cases, measured in the same rounds. Hidden size 2048, B = 4, S = 4096.
@@ -206,7 +206,8 @@ def measure_features(torch, heed, options, record):
         times = {name: [] for name in calls}
         for _ in range(options.rounds):
             for name, (_, call) in calls.items():
-                times[name].append(time_ms(torch, call, stream, max(2, round(options.round_ms / 2))))
+                round_ms = max(2, round(options.round_ms / 2))
+                times[name].append(time_ms(torch, call, stream, round_ms))
         record["cases"] += results_of(calls, times, errors)
         torch.cuda.empty_cache()
 

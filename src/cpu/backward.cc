@@ -288,11 +288,9 @@ class Job {
     const std::atomic_ref<std::int32_t> turn(Turns()[slot]);
     const device::KeyRange all = tile.rows.by_any;
     const float* rows = VisibleKeyRows(at, worker);
-    if (at.block == all.begin / kBlockKeys) {
-      std::fill_n(dq, head_dim * lanes, 0.0f);
-    } else {
-      core::os::AwaitTurn(turn, static_cast<std::int32_t>(at.block));
-    }
+    const bool is_first = at.block == all.begin / kBlockKeys;
+    if (is_first) std::fill_n(dq, head_dim * lanes, 0.0f);
+    if (!is_first) core::os::AwaitTurn(turn, static_cast<std::int32_t>(at.block));
     kernel_.add_columns({rows, head_dim, at.keys.end - at.keys.begin,
                          Own(layout_.d_products_at, worker), head_dim, dq});
     if (at.keys.end == all.end) {
@@ -368,11 +366,8 @@ class Job {
       if (problem_.d_bias.present()) AddBias(tile, seen, Own(layout_.d_scores_at, worker));
       AddToQueries(tile, {index, block, seen, is_live}, worker);
     }
-    float* pool = Shared(layout_.pool_at);
-    StoreKeys(head, keys, {problem_.dk, shape.head_dim, Scale(), dk, pool});
-    StoreKeys(head, keys,
-              {problem_.dv, shape.head_dim_v, 1.0f, dv,
-               pool + KeyExtents(forward_).num_rows() * shape.head_dim});
+    StoreKeys(head, keys, SumsOfKeys(dk));
+    StoreKeys(head, keys, SumsOfValues(dv));
   }
 
   void AddBias(const TileContext& tile, device::KeyRange keys, const float* d_scores) {
@@ -396,6 +391,13 @@ class Job {
     const float* panels;
     float* pool;
   };
+  KeySums SumsOfKeys(const float* panels) const {
+    return {problem_.dk, forward_.shape.head_dim, Scale(), panels, Shared(layout_.pool_at)};
+  }
+  KeySums SumsOfValues(const float* panels) const {
+    const std::int64_t pooled = KeyExtents(forward_).num_rows() * forward_.shape.head_dim;
+    return {problem_.dv, forward_.shape.head_dim_v, 1.0f, panels, Shared(layout_.pool_at) + pooled};
+  }
   // Sequences may share pages: their sums meet in the fp32 pool.
   void StoreKeys(const HeadSequence& head, device::KeyRange keys, const KeySums& sums) {
     const std::int64_t lanes = kernel_.tile_rows;
@@ -423,18 +425,15 @@ class Job {
       }
     }
   }
-
   void FinishPool(const KeySums& sums) {
-    const RowsView& target = sums.target;
-    const std::int64_t head_dim = sums.head_dim;
     const Extents extents = KeyExtents(forward_);
     ForAll(extents.num_rows(), [=](std::int64_t row, std::int64_t) {
       const std::int64_t at =
-          target.OffsetElems(row / extents.heads / extents.rows, row / extents.heads % extents.rows,
-                             row % extents.heads);
-      for (std::int64_t d = 0; d < head_dim; ++d) {
-        const float sum = sums.pool[row * head_dim + d];
-        StoreScalar(target.data, target.dtype, at + d, sums.factor * sum);
+          sums.target.OffsetElems(row / extents.heads / extents.rows,
+                                  row / extents.heads % extents.rows, row % extents.heads);
+      for (std::int64_t d = 0; d < sums.head_dim; ++d) {
+        StoreScalar(sums.target.data, sums.target.dtype, at + d,
+                    sums.factor * sums.pool[row * sums.head_dim + d]);
       }
     });
   }
@@ -457,10 +456,8 @@ class Job {
   void Finish() {
     const core::Shape& shape = forward_.shape;
     if (forward_.block_table.present()) {
-      float* pool = Shared(layout_.pool_at);
-      FinishPool({problem_.dk, shape.head_dim, Scale(), nullptr, pool});
-      FinishPool({problem_.dv, shape.head_dim_v, 1.0f, nullptr,
-                  pool + KeyExtents(forward_).num_rows() * shape.head_dim});
+      FinishPool(SumsOfKeys(nullptr));
+      FinishPool(SumsOfValues(nullptr));
     }
     for (std::int64_t i = 0; i < layout_.bias_elems; ++i) {
       const std::int64_t* extent = layout_.bias_extent;
