@@ -117,6 +117,9 @@ Status Decode(const heed_decode_args_t* args) {
   if (plan.row->backend == core::Backend::kCuda) {
     return cuda::Decode(problem, plan, cuda::Action::kRun);
   }
+  if (plan.row->backend == core::Backend::kWebgpu) {
+    return webgpu::Decode(problem, plan, webgpu::Action::kRun);
+  }
   if (plan.row->backend == core::Backend::kReference) return reference::Decode(problem);
   Workspace workspace;
   HEED_RETURN_IF_ERROR(workspace.Acquire(problem.attention.exec, plan.workspace_bytes));
@@ -130,6 +133,9 @@ Status PrepareDecode(const heed_decode_args_t* args) {
   HEED_RETURN_IF_ERROR(core::BuildDecodeProblem(args, Purpose::kPlan, &problem));
   HEED_RETURN_IF_ERROR(ReadFacts(problem.attention.exec, &facts));
   HEED_RETURN_IF_ERROR(core::PlanDecode(problem, facts, &plan, nullptr));
+  if (plan.row->backend == core::Backend::kWebgpu) {
+    return webgpu::Decode(problem, plan, webgpu::Action::kPrepare);
+  }
   if (plan.row->backend != core::Backend::kCuda) return {};
   return cuda::Decode(problem, plan, cuda::Action::kPrepare);
 }

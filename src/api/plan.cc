@@ -83,7 +83,7 @@ constexpr Operation<heed_combine_args_t, core::CombineProblem> kCombine = {
 constexpr Operation<heed_dropout_mask_args_t, core::DropoutMaskProblem> kDropoutMask = {
     core::BuildDropoutMaskProblem, core::PlanDropoutMask, cuda::DropoutMask};
 constexpr Operation<heed_decode_args_t, core::DecodeProblem> kDecode = {
-    core::BuildDecodeProblem, core::PlanDecode, cuda::Decode};
+    core::BuildDecodeProblem, core::PlanDecode, cuda::Decode, webgpu::Decode};
 constexpr Operation<heed_quantize_kv_args_t, core::QuantizeKvProblem> kQuantizeKv = {
     core::BuildQuantizeKvProblem, core::PlanQuantizeKv, cuda::QuantizeKv};
 

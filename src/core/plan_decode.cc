@@ -55,6 +55,20 @@ std::int32_t NumWorkers(std::int64_t num_tasks, const ExecOptions& exec, const D
       std::clamp<std::int64_t>(num_tasks, 1, std::max<std::int64_t>(threads, 1)));
 }
 
+// A task for each part of a sequence, KV head and tile of query rows.
+Status PlanWebgpuDecode(const DecodeProblem& problem, Plan* plan) {
+  const DecodeTasks tasks(problem);
+  const Shape& shape = problem.attention.shape;
+  const std::int64_t tiles =
+      device::CeilDiv<std::int64_t>(shape.group * shape.max_q_len, plan->row->tile_q_rows);
+  plan->num_tasks = 0;
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+    plan->num_tasks += tasks.num_parts(batch) * shape.num_kv_heads * tiles;
+  }
+  plan->num_splits = tasks.max_parts();
+  return {};
+}
+
 }  // namespace
 
 bool LayOutDecodeWorkspace(const DecodeProblem& problem, std::size_t worker_bytes,
@@ -87,6 +101,7 @@ Status PlanDecode(const DecodeProblem& problem, const DeviceFacts& facts, Plan* 
   if (plan->row->backend == Backend::kCuda && facts.cuda.planner.plan_decode != nullptr) {
     return facts.cuda.planner.plan_decode(problem, facts.cuda, plan);
   }
+  if (plan->row->backend == Backend::kWebgpu) return PlanWebgpuDecode(problem, plan);
   if (plan->row->backend != Backend::kCpu) return {};
   const DecodeTasks tasks(problem);
   plan->num_tasks = tasks.num_tasks();

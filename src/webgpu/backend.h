@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "core/decode_problem.h"
 #include "core/plan.h"
 
 namespace heed::webgpu {
@@ -19,6 +20,7 @@ enum class Action { kPrepare, kRun };
 // Host tensors in, host tensors out; synchronous.
 core::Status Forward(const core::ForwardProblem& problem, const core::Plan& plan, Action action);
 core::Status Backward(const core::BackwardProblem& problem, const core::Plan& plan, Action action);
+core::Status Decode(const core::DecodeProblem& decode, const core::Plan& plan, Action action);
 
 struct AdapterSummary {
   std::string name;     // empty when the backend is not available

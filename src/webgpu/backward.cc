@@ -115,7 +115,8 @@ class BackwardRun {
         end - first, slice_->ScoreGradient(at, query, head) + (first - unit.first_key));
   }
 
-  // d_sink = sum over rows of p_sink * (d_lse - delta).
+  // d_sink = sum over rows of p_sink * (d_lse - delta). A sink of -inf has no weight, even where
+  // lse is -inf, too.
   void StoreSinkGradients() {
     const core::ForwardProblem& forward = problem_.forward;
     for (std::int64_t head = 0; head < forward.shape.num_q_heads; ++head) {
@@ -125,7 +126,7 @@ class BackwardRun {
         const core::Sequence sequence = forward.SequenceAt(batch);
         for (std::int64_t query = 0; query < sequence.q_len; ++query) {
           const RowTerms terms = ComputeRowTerms(problem_, sequence, batch, query, head);
-          const double p_sink = std::exp(sink - terms.lse);
+          const double p_sink = std::isinf(sink) && sink < 0.0 ? 0.0 : std::exp(sink - terms.lse);
           sum += p_sink * (terms.d_lse - terms.o_dot_d_o);
         }
       }

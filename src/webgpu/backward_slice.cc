@@ -17,7 +17,7 @@ enum Gradient : std::uint32_t { kOfQueries, kOfKeys, kOfValues };
 
 BackwardSlice::BackwardSlice(const core::BackwardProblem& problem, const UnitChunks& chunks,
                              std::uint64_t max_binding_bytes)
-    : UnitSlice(problem.forward, chunks, max_binding_bytes),
+    : UnitSlice(problem.forward, chunks, max_binding_bytes, KeyRows(problem.forward)),
       backward_(problem),
       columns_(ColumnsOf(std::max(head_dim_groups, head_dim_v_groups))) {
   if (problem.d_bias.present()) uniform_params.flags |= kWritesScoreGradient;

@@ -7,9 +7,10 @@
 namespace heed::webgpu {
 
 ForwardSlice::ForwardSlice(const core::ForwardProblem& problem, const UnitChunks& chunks,
-                           std::uint64_t max_binding_bytes)
-    : UnitSlice(problem, chunks, max_binding_bytes),
-      output_group_words_(chunks.has_partials ? 4 : words_per_group),
+                           std::uint64_t max_binding_bytes, const KeyRows& keys)
+    : UnitSlice(problem, chunks, max_binding_bytes, keys),
+      output_group_words_(chunks.has_partials ? 4 : GroupWords(problem.o.dtype)),
+      tile_rows_(keys.is_cache() ? kDecodeTileRows : kTileRows),
       columns_(ColumnsOf(head_dim_v_groups)) {
   // A part of the keys leaves the sink to whoever merges.
   if (problem.score.sinks.present() && !chunks.has_partials) uniform_params.flags |= kHasSinks;
@@ -17,7 +18,7 @@ ForwardSlice::ForwardSlice(const core::ForwardProblem& problem, const UnitChunks
 }
 
 std::int64_t ForwardSlice::NumTasks(const Unit& unit) const {
-  return device::CeilDiv(unit.num_queries * forward_problem.shape.group, kTileRows) *
+  return device::CeilDiv(unit.num_queries * forward_problem.shape.group, tile_rows_) *
          device::CeilDiv(head_dim_v_groups, columns_ * kColumnGroups);
 }
 
@@ -38,7 +39,7 @@ void ForwardSlice::Add(const Unit& unit) {
       WordsIn(kOutput) + static_cast<std::size_t>(rows * head_dim_v_groups * output_group_words_));
   record.begin[kLse] = WordsIn(kLse);
   packed_dispatch.storage[kLse].resize(WordsIn(kLse) + static_cast<std::size_t>(rows));
-  for (std::int64_t row = 0; row < rows; row += kTileRows) {
+  for (std::int64_t row = 0; row < rows; row += tile_rows_) {
     for (std::int64_t first = 0; first < head_dim_v_groups; first += columns_ * kColumnGroups) {
       task_records.push_back(
           {word(static_cast<std::int64_t>(packed_units.size())), word(row), word(first), 0});

@@ -8,9 +8,9 @@ namespace heed::webgpu {
 
 class ForwardSlice : public UnitSlice {
  public:
-  // problem and chunks live longer.
+  // problem and chunks live longer, and what keys refers to.
   ForwardSlice(const core::ForwardProblem& problem, const UnitChunks& chunks,
-               std::uint64_t max_binding_bytes);
+               std::uint64_t max_binding_bytes, const KeyRows& keys);
 
   // A single unit always fits.
   bool Fits(const Unit& unit) const;
@@ -28,6 +28,7 @@ class ForwardSlice : public UnitSlice {
   std::int64_t NumTasks(const Unit& unit) const;
 
   std::int64_t output_group_words_;
+  std::int64_t tile_rows_;
   std::uint32_t columns_;
 };
 

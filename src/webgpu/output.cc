@@ -47,7 +47,7 @@ void ForwardOutput::WriteUnusedRows(std::int64_t batch, const core::Sequence& se
   }
 }
 
-void ForwardOutput::Merge(const Row& row, const float* o, float lse) {
+void ForwardOutput::MergeRow(const Row& row, const float* o, float lse) {
   const std::size_t at = MergedIndex(row);
   const device::MergedPartials merged = device::MergePartials(merged_lse_[at], lse);
   merged_lse_[at] = merged.lse_ln;
@@ -58,31 +58,39 @@ void ForwardOutput::Merge(const Row& row, const float* o, float lse) {
   }
 }
 
-void ForwardOutput::Add(const ForwardSlice& slice) {
-  const core::Shape& shape = problem_.shape;
-  const std::size_t row_bytes =
-      static_cast<std::size_t>(shape.head_dim_v) * core::DTypeBytes(problem_.o.dtype);
-  std::vector<float> part(static_cast<std::size_t>(shape.head_dim_v));
+// visit(unit, row, o, lse).
+template <class Visit>
+void ForwardOutput::VisitRows(const ForwardSlice& slice, Visit visit) const {
+  const std::int64_t group = problem_.shape.group;
   for (std::size_t at = 0; at < slice.units().size(); ++at) {
     const Unit& unit = slice.units()[at];
     for (std::int64_t query = 0; query < unit.num_queries; ++query) {
-      for (std::int64_t head = 0; head < shape.group; ++head) {
-        const Row row = {unit.batch, unit.first_query + query, unit.kv_head * shape.group + head};
-        const std::uint32_t* words = slice.OutputRow(at, query, head);
-        const float lse = slice.Lse(at, query, head);
-        if (has_partials_) {
-          std::memcpy(part.data(), words, part.size() * sizeof(float));
-          Merge(row, part.data(), lse);
-        } else {
-          std::memcpy(OutputAddress(unit.sequence, row), words, row_bytes);
-          WriteLse(unit.sequence, row, lse);
-        }
+      for (std::int64_t head = 0; head < group; ++head) {
+        visit(unit, Row{unit.batch, unit.first_query + query, unit.kv_head * group + head},
+              slice.OutputRow(at, query, head), slice.Lse(at, query, head));
       }
     }
   }
 }
 
-void ForwardOutput::Finish() {
+void ForwardOutput::Write(const ForwardSlice& slice) {
+  const std::size_t row_bytes =
+      static_cast<std::size_t>(problem_.shape.head_dim_v) * core::DTypeBytes(problem_.o.dtype);
+  VisitRows(slice, [&](const Unit& unit, const Row& row, const std::uint32_t* words, float lse) {
+    std::memcpy(OutputAddress(unit.sequence, row), words, row_bytes);
+    WriteLse(unit.sequence, row, lse);
+  });
+}
+
+void ForwardOutput::Merge(const ForwardSlice& slice) {
+  std::vector<float> part(static_cast<std::size_t>(problem_.shape.head_dim_v));
+  VisitRows(slice, [&](const Unit&, const Row& row, const std::uint32_t* words, float lse) {
+    std::memcpy(part.data(), words, part.size() * sizeof(float));
+    MergeRow(row, part.data(), lse);
+  });
+}
+
+void ForwardOutput::WriteMerged() {
   if (!has_partials_) return;
   const core::Shape& shape = problem_.shape;
   const core::HeadView& sinks = problem_.score.sinks;

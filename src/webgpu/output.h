@@ -11,14 +11,17 @@ namespace heed::webgpu {
 
 class ForwardOutput {
  public:
-  // problem lives longer. With partials, results are merged in the order in which they are added.
+  // problem lives longer. Partial results are merged in the order in which they come.
   ForwardOutput(const core::ForwardProblem& problem, bool has_partials);
 
   // Rows that belong to a sequence but take no part: o = 0, lse = -inf.
   void WriteUnusedRows(std::int64_t batch, const core::Sequence& sequence);
-  void Add(const ForwardSlice& slice);
+  // Results of whole rows.
+  void Write(const ForwardSlice& slice);
+  // Partial results.
+  void Merge(const ForwardSlice& slice);
   // Merged results, once all parts are there. Nothing to do without partials.
-  void Finish();
+  void WriteMerged();
 
  private:
   struct Row {
@@ -26,7 +29,9 @@ class ForwardOutput {
   };
   void* OutputAddress(const core::Sequence& sequence, const Row& row) const;
   void WriteLse(const core::Sequence& sequence, const Row& row, float lse);
-  void Merge(const Row& row, const float* o, float lse);
+  template <class Visit>
+  void VisitRows(const ForwardSlice& slice, Visit visit) const;
+  void MergeRow(const Row& row, const float* o, float lse);
   std::size_t MergedIndex(const Row& row) const;
 
   const core::ForwardProblem& problem_;

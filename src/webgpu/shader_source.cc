@@ -2,6 +2,7 @@
 
 #include "device/constants.h"
 #include "device/philox.h"
+#include "webgpu/unit_layout.h"
 
 namespace heed::webgpu {
 namespace {
@@ -32,34 +33,53 @@ std::string SharedConstants() {
   return text;
 }
 
+const char* KeysFile(KeyStorage keys) {
+  switch (keys) {
+    case KeyStorage::kFp32:
+      return "keys_fp32";
+    case KeyStorage::kInt8:
+      return "keys_int8";
+    case KeyStorage::kStored:
+      break;
+  }
+  return "keys_stored";
+}
+
 }  // namespace
 
-std::string ShaderText(const std::vector<std::string_view>& files,
+std::string ShaderText(const std::vector<std::string>& files,
                        std::initializer_list<ShaderConstant> constants) {
   std::string text = SharedConstants();
   for (const ShaderConstant& constant : constants) {
     text += core::Format("const %s: u32 = %uu;\n", constant.name, constant.value);
   }
-  for (const std::string_view file : files) text += FindText(file);
+  for (const std::string& file : files) text += FindText(file);
   return text;
 }
 
 Shader ForwardShader(const ForwardVariant& variant) {
-  const std::string storage = std::string("storage_") + core::DTypeName(variant.dtype);
+  const char* dtype = core::DTypeName(variant.dtype);
   const bool is_partial = variant.output == Output::kPartial;
-  return {core::Format("forward.%s.c%u%s", core::DTypeName(variant.dtype), variant.columns,
-                       is_partial ? ".partial" : ""),
-          ShaderText({storage, is_partial ? "output_partial" : "output_stored", "math", "unit",
-                      "dropout", "forward"},
-                     {{"COLUMNS", variant.columns}}),
-          "forward"};
+  const bool is_decode = variant.use == ForwardUse::kDecode;
+  const std::string keys = KeysFile(variant.keys);
+  return {
+      core::Format("%s.%s.%s.c%u%s", is_decode ? "decode" : "forward", dtype, keys.c_str(),
+                   variant.columns, is_partial ? ".partial" : ""),
+      ShaderText(
+          {std::string("storage_") + dtype, is_decode ? "queries_fp32" : "queries_stored", keys,
+           is_partial ? "output_partial" : "output_stored", "math", "unit", "dropout", "forward"},
+          {{"COLUMNS", variant.columns},
+           {"TILE_ROWS", static_cast<std::uint32_t>(is_decode ? kDecodeTileRows : kTileRows)}}),
+      "forward"};
 }
 
 Shader BackwardShader(core::DType dtype, std::uint32_t columns) {
   const std::string storage = std::string("storage_") + core::DTypeName(dtype);
-  return {core::Format("backward.%s.c%u", core::DTypeName(dtype), columns),
-          ShaderText({storage, "math", "unit", "dropout", "backward"}, {{"COLUMNS", columns}}),
-          "backward"};
+  return {
+      core::Format("backward.%s.c%u", core::DTypeName(dtype), columns),
+      ShaderText({storage, "queries_stored", "keys_stored", "math", "unit", "dropout", "backward"},
+                 {{"COLUMNS", columns}, {"TILE_ROWS", kTileRows}}),
+      "backward"};
 }
 
 }  // namespace heed::webgpu

@@ -11,6 +11,7 @@
 
 #include "core/dtype.h"
 #include "webgpu/device.h"
+#include "webgpu/key_rows.h"
 
 namespace heed::webgpu {
 
@@ -27,17 +28,22 @@ struct ShaderConstant {
 };
 
 // Constants, then files by their names without folder and extension, in this order.
-std::string ShaderText(const std::vector<std::string_view>& files,
+std::string ShaderText(const std::vector<std::string>& files,
                        std::initializer_list<ShaderConstant> constants);
 
 // Where o goes: as the call's element type, or fp32 for the host to merge.
 enum class Output : std::uint8_t { kStored, kPartial };
 
+// Decode has tiles of few rows, and fp32 queries.
+enum class ForwardUse : std::uint8_t { kForward, kDecode };
+
 // What a compiled forward shader depends on.
 struct ForwardVariant {
-  core::DType dtype;
+  core::DType dtype;      // of o, and of what is stored as the call's type
   std::uint32_t columns;  // groups of 64 elements of o that one workgroup computes, 1 to 4
   Output output;
+  ForwardUse use = ForwardUse::kForward;
+  KeyStorage keys = KeyStorage::kStored;
 };
 
 Shader ForwardShader(const ForwardVariant& variant);

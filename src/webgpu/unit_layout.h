@@ -17,8 +17,8 @@ enum UnitFlags : std::uint32_t {
   kWritesScoreGradient = 64  // backward only
 };
 
-// struct Params of the shader. Strides of q, k, v and o in groups of 4 elements, of bias in
-// elements, of the mask in words of 32 keys.
+// struct Params of the shader. Strides count elements of their binding: groups of 4 of q and o, of
+// k and v what KeyRows says, of bias its elements, of the mask words of 32 keys.
 struct UnitParams {
   std::uint32_t flags = 0;
   std::uint32_t group = 1;
@@ -38,7 +38,8 @@ struct UnitParams {
   std::uint32_t dropout_offset = 0;
   std::uint32_t drop_threshold = 0;
   float keep_scale = 1.0f;
-  std::uint32_t unused[3] = {0, 0, 0};
+  std::uint32_t k_scale_groups = 1, v_scale_groups = 1;  // groups of 4 elements of a scale
+  std::uint32_t unused = 0;
 };
 static_assert(sizeof(UnitParams) == 28 * 4 && offsetof(UnitParams, dropout_key) == 80);
 
@@ -80,6 +81,7 @@ struct TaskRecord {
 static_assert(sizeof(TaskRecord) == 4 * 4);
 
 inline constexpr std::int64_t kTileRows = 64;
+inline constexpr std::int64_t kDecodeTileRows = 16;
 inline constexpr std::int64_t kColumnGroups = 16;  // groups of 4 elements of o in one column step
 inline constexpr std::int64_t kMaxColumns = 4;     // column steps of one workgroup
 

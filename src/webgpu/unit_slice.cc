@@ -33,9 +33,10 @@ device::KeyRange VisibleRange(const core::ForwardProblem& problem, const Unit& u
 }  // namespace
 
 UnitSlice::UnitSlice(const core::ForwardProblem& problem, const UnitChunks& chunks,
-                     std::uint64_t max_binding_bytes)
+                     std::uint64_t max_binding_bytes, const KeyRows& keys)
     : forward_problem(problem),
       unit_chunks(chunks),
+      key_rows(keys),
       words_per_group(GroupWords(problem.dtype())),
       head_dim_groups(device::CeilDiv<std::int64_t>(problem.shape.head_dim, 4)),
       head_dim_v_groups(device::CeilDiv<std::int64_t>(problem.shape.head_dim_v, 4)),
@@ -55,9 +56,13 @@ void UnitSlice::FillParams() {
   p.scale = static_cast<float>(score.scale);
   p.scale_log2 = static_cast<float>(score.scale * device::kLog2E);
   p.q_row = word(group * head_dim_groups);
-  p.q_head = p.k_row = word(head_dim_groups);
+  p.q_head = word(head_dim_groups);
+  p.k_row = word(key_rows.RowWords(KeySide::kKey) / key_rows.ElementWords());
+  p.v_row = word(key_rows.RowWords(KeySide::kValue) / key_rows.ElementWords());
+  p.k_scale_groups = word(key_rows.GroupsPerScale(KeySide::kKey));
+  p.v_scale_groups = word(key_rows.GroupsPerScale(KeySide::kValue));
   p.o_row = word(group * head_dim_v_groups);
-  p.o_head = p.v_row = word(head_dim_v_groups);
+  p.o_head = word(head_dim_v_groups);
   if (score.softcap > 0.0) {
     p.flags |= kHasSoftcap;
     p.softcap = static_cast<float>(score.softcap);
@@ -121,9 +126,9 @@ UnitSlice::Sizes UnitSlice::InputNeeds(const Unit& unit) const {
   Sizes sizes;
   sizes.words[kQueries] = unit.num_queries * group * head_dim_groups * words_per_group;
   sizes.words[kKeys] = unless_placed(kKeys, KeySource(forward_problem.k, unit),
-                                     unit.num_keys * head_dim_groups * words_per_group);
+                                     unit.num_keys * key_rows.RowWords(KeySide::kKey));
   sizes.words[kValues] = unless_placed(kValues, KeySource(forward_problem.v, unit),
-                                       unit.num_keys * head_dim_v_groups * words_per_group);
+                                       unit.num_keys * key_rows.RowWords(KeySide::kValue));
   const auto score_rows = [&](const core::ScoreView& view) {
     return Extent(view.stride_elems[1], group) * Extent(view.stride_elems[2], unit.num_queries);
   };
@@ -186,29 +191,23 @@ std::uint32_t UnitSlice::PackQueryRows(UnitBinding binding, const core::RowsView
   return static_cast<std::uint32_t>(begin / static_cast<std::size_t>(words_per_group));
 }
 
-std::uint32_t UnitSlice::PackKeyRows(UnitBinding binding, const core::RowsView& view,
-                                     const Unit& unit) {
-  const bool is_value = binding == kValues;
-  const Source source = KeySource(view, unit);
+std::uint32_t UnitSlice::PackKeyRows(KeySide side, const Unit& unit) {
+  const bool is_value = side == KeySide::kValue;
+  const UnitBinding binding = is_value ? kValues : kKeys;
+  const Source source = KeySource(is_value ? forward_problem.v : forward_problem.k, unit);
   const auto placed = places_[binding].find(source);
   if (placed != places_[binding].end()) return placed->second;
-  const auto row_words =
-      static_cast<std::size_t>((is_value ? head_dim_v_groups : head_dim_groups) * words_per_group);
-  const std::size_t row_bytes =
-      static_cast<std::size_t>(is_value ? forward_problem.shape.head_dim_v
-                                        : forward_problem.shape.head_dim) *
-      DTypeBytes(view.dtype);
+  const auto row_words = static_cast<std::size_t>(key_rows.RowWords(side));
   std::vector<std::uint32_t>& words = packed_dispatch.storage[binding];
   const std::size_t begin = words.size();
   words.resize(begin + static_cast<std::size_t>(unit.num_keys) * row_words);
   std::uint32_t* target = words.data() + begin;
   for (std::int64_t key = unit.first_key; key < unit.first_key + unit.num_keys; ++key) {
-    const std::int64_t offset_elems =
-        forward_problem.KvOffsetElems(view, unit.sequence, unit.batch, key, unit.kv_head);
-    std::memcpy(target, AddressOf(view.data, offset_elems, view.dtype), row_bytes);
+    key_rows.Pack(side, unit, key, target);
     target += row_words;
   }
-  const auto place = static_cast<std::uint32_t>(begin / static_cast<std::size_t>(words_per_group));
+  const auto place =
+      static_cast<std::uint32_t>(begin / static_cast<std::size_t>(key_rows.ElementWords()));
   places_[binding].emplace(source, place);
   return place;
 }
@@ -299,9 +298,9 @@ void UnitSlice::ZeroHiddenKeys(const Unit& unit, const UnitRecord& record) {
   }
   for (const UnitBinding binding : {kKeys, kValues}) {
     const auto row_words = static_cast<std::size_t>(
-        (binding == kKeys ? head_dim_groups : head_dim_v_groups) * words_per_group);
+        key_rows.RowWords(binding == kKeys ? KeySide::kKey : KeySide::kValue));
     std::uint32_t* rows = packed_dispatch.storage[binding].data() +
-                          record.begin[binding] * static_cast<std::size_t>(words_per_group);
+                          record.begin[binding] * static_cast<std::size_t>(key_rows.ElementWords());
     for (std::size_t key = 0; key < is_seen.size(); ++key) {
       if (!is_seen[key]) std::fill_n(rows + key * row_words, row_words, 0u);
     }
@@ -327,8 +326,8 @@ UnitRecord UnitSlice::PackInputs(const Unit& unit) {
       forward_problem.score.window, unit.sequence.q_len, unit.sequence.kv_len);
   UnitRecord record;
   record.begin[kQueries] = PackQueryRows(kQueries, forward_problem.q, unit);
-  record.begin[kKeys] = PackKeyRows(kKeys, forward_problem.k, unit);
-  record.begin[kValues] = PackKeyRows(kValues, forward_problem.v, unit);
+  record.begin[kKeys] = PackKeyRows(KeySide::kKey, unit);
+  record.begin[kValues] = PackKeyRows(KeySide::kValue, unit);
   if (forward_problem.score.bias.present()) record.begin[kBias] = PackBias(unit);
   if (forward_problem.score.mask.present()) {
     record.begin[kMask] = PackMask(unit);
@@ -369,6 +368,12 @@ Dispatch* UnitSlice::Finish() {
   }
   packed_dispatch.num_workgroups = static_cast<std::uint32_t>(task_records.size());
   return &packed_dispatch;
+}
+
+void UnitSlice::DropInputs() {
+  for (std::size_t binding = 0; binding < kNumUnitBindings; ++binding) {
+    if (!packed_dispatch.is_output[binding]) packed_dispatch.storage[binding] = {};
+  }
 }
 
 }  // namespace heed::webgpu

@@ -9,30 +9,25 @@
 
 #include "core/problem.h"
 #include "webgpu/device.h"
+#include "webgpu/key_rows.h"
+#include "webgpu/unit.h"
 #include "webgpu/unit_chunks.h"
 #include "webgpu/unit_layout.h"
 
 namespace heed::webgpu {
 
-// Some queries of one KV head of a sequence against some of its keys.
-struct Unit {
-  std::int64_t batch = 0;
-  core::Sequence sequence;
-  std::int64_t kv_head = 0;
-  std::int64_t first_query = 0, num_queries = 0;
-  std::int64_t first_key = 0, num_keys = 0;
-};
-
 class UnitSlice {
  public:
-  // problem and chunks live longer.
+  // problem and chunks live longer, and what keys refers to.
   UnitSlice(const core::ForwardProblem& problem, const UnitChunks& chunks,
-            std::uint64_t max_binding_bytes);
+            std::uint64_t max_binding_bytes, const KeyRows& keys);
 
   bool empty() const { return packed_units.empty(); }
   const std::vector<Unit>& units() const { return packed_units; }
   // Ready to run; nothing can be added any more.
   Dispatch* Finish();
+  // After the dispatch has run: only results stay.
+  void DropInputs();
 
  protected:
   // Words of each binding.
@@ -54,7 +49,8 @@ class UnitSlice {
 
   const core::ForwardProblem& forward_problem;
   const UnitChunks& unit_chunks;
-  std::int64_t words_per_group;
+  KeyRows key_rows;
+  std::int64_t words_per_group;  // of q, and of d_o
   std::int64_t head_dim_groups, head_dim_v_groups;
   UnitParams uniform_params;
   Dispatch packed_dispatch;
@@ -72,7 +68,7 @@ class UnitSlice {
   void FillParams();
   Source KeySource(const core::RowsView& view, const Unit& unit) const;
   Source ScoreSource(const core::ScoreView& view, const Unit& unit) const;
-  std::uint32_t PackKeyRows(UnitBinding binding, const core::RowsView& view, const Unit& unit);
+  std::uint32_t PackKeyRows(KeySide side, const Unit& unit);
   std::uint32_t PackBias(const Unit& unit);
   std::uint32_t PackMask(const Unit& unit);
   void ZeroHiddenKeys(const Unit& unit, const UnitRecord& record);

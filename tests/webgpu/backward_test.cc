@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <string>
 
 #include "conformance/tally.h"
 #include "support/backward_checker.h"
 #include "webgpu/webgpu_rows.h"
+// After the others: its constants have the names of enumerators.
+#include "api/owned_tensor.h"
 
 namespace heed::test {
 namespace {
@@ -104,6 +107,53 @@ TEST(WebgpuBackward, EveryFeature) {
     }
   }
   tally.Report();
+}
+
+// Rows that see no key have lse = -inf where the sink is -inf, too: no gradient, not NaN.
+TEST(WebgpuBackward, SinkOfMinusInfinity) {
+  HEED_SKIP_WITHOUT_WEBGPU();
+  OwnedTensor q(kF32, {1, 3, 2, 4}), k(kF32, {1, 1, 2, 4}), v(kF32, {1, 1, 2, 4});
+  OwnedTensor o(kF32, {1, 3, 2, 4}), lse(kF32, {1, 2, 3}), d_o(kF32, {1, 3, 2, 4});
+  OwnedTensor dq(kF32, {1, 3, 2, 4}), dk(kF32, {1, 1, 2, 4}), dv(kF32, {1, 1, 2, 4});
+  OwnedTensor sinks(kF32, {2}), d_sinks(kF32, {2}, 0xFF);
+  for (OwnedTensor* tensor : {&q, &k, &v, &d_o}) {
+    const std::int64_t rows = tensor->shape[1];
+    for (std::int64_t n = 0; n < rows * 8; ++n) {
+      tensor->data<float>()[n] = 0.1f * static_cast<float>(n % 7) - 0.2f;
+    }
+  }
+  sinks.data<float>()[0] = -std::numeric_limits<float>::infinity();
+  sinks.data<float>()[1] = 0.5f;
+  heed_score_args_t score = HEED_SCORE_ARGS_INIT;
+  score.causal = HEED_CAUSAL_ON;  // of 3 queries against 1 key, 2 see nothing
+  score.sinks = &sinks.abi;
+  heed_exec_args_t exec = HEED_EXEC_ARGS_INIT;
+  heed_forward_args_t forward = HEED_FORWARD_ARGS_INIT;
+  forward.q = &q.abi;
+  forward.k = &k.abi;
+  forward.v = &v.abi;
+  forward.o = &o.abi;
+  forward.lse = &lse.abi;
+  forward.score = &score;
+  forward.exec = &exec;
+  heed_backward_args_t backward = HEED_BACKWARD_ARGS_INIT;
+  backward.forward = &forward;
+  backward.d_o = &d_o.abi;
+  backward.dq = &dq.abi;
+  backward.dk = &dk.abi;
+  backward.dv = &dv.abi;
+  backward.d_sinks = &d_sinks.abi;
+  backward.exec = &exec;
+  exec.backend = HEED_BACKEND_REFERENCE;
+  ASSERT_EQ(heed_forward(&forward), HEED_OK) << heed_last_error();
+  ASSERT_EQ(heed_backward(&backward), HEED_OK) << heed_last_error();
+  const float expected = d_sinks.data<float>()[1];
+  EXPECT_NE(expected, 0.0f);
+  exec.backend = HEED_BACKEND_WEBGPU;
+  ASSERT_EQ(heed_forward(&forward), HEED_OK) << heed_last_error();
+  ASSERT_EQ(heed_backward(&backward), HEED_OK) << heed_last_error();
+  EXPECT_EQ(d_sinks.data<float>()[0], 0.0f);
+  EXPECT_NEAR(d_sinks.data<float>()[1], expected, 1e-6f);
 }
 
 }  // namespace

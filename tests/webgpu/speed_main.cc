@@ -129,6 +129,7 @@ core::ForwardProblem ProblemOf(const Attention& attention) {
   problem.q = ViewOf(attention.q, attention);
   problem.k = ViewOf(attention.k, attention);
   problem.v = ViewOf(attention.v, attention);
+  problem.o.dtype = core::DType::kF32;
   return problem;
 }
 
@@ -157,7 +158,8 @@ class Forward {
       : device_(device),
         problem_(ProblemOf(attention)),
         chunks_(ChunksOf(problem_, webgpu::UnitPass::kForward)) {
-    slice_ = std::make_unique<webgpu::ForwardSlice>(problem_, chunks_, webgpu::kMaxBindingBytes);
+    slice_ = std::make_unique<webgpu::ForwardSlice>(problem_, chunks_, webgpu::kMaxBindingBytes,
+                                                    webgpu::KeyRows(problem_));
     dispatch_ = Pack(problem_, slice_.get());
     shader_ =
         webgpu::ForwardShader({core::DType::kF32, slice_->columns(), webgpu::Output::kStored});

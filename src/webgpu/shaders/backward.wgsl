@@ -40,17 +40,17 @@ fn load(operand: u32, unit: u32, item: u32, element_group: u32) -> vec4<f32> {
     let token = row / params.group;
     let head = row - token * params.group;
     if operand == OPERAND_Q {
-      return unpack(q_data[table[unit + Q_BEGIN] + token * params.q_row + head * params.q_head +
-                           element_group]);
+      return unpack_query(q_data[table[unit + Q_BEGIN] + token * params.q_row +
+                                 head * params.q_head + element_group]);
     }
     return unpack(d_o_data[table[unit + O_BEGIN] + token * params.o_row + head * params.o_head +
                            element_group]);
   }
   let key = min(item, num_keys_of(unit) - 1u);
   if operand == OPERAND_K {
-    return unpack(k_data[table[unit + K_BEGIN] + key * params.k_row + element_group]);
+    return load_key(table[unit + K_BEGIN] + key * params.k_row, element_group);
   }
-  return unpack(v_data[table[unit + V_BEGIN] + key * params.v_row + element_group]);
+  return load_value(table[unit + V_BEGIN] + key * params.v_row, element_group);
 }
 
 fn groups_of(operand: u32) -> u32 {

@@ -1,10 +1,12 @@
-// Forward pass. A workgroup of 16 x 16 invocations takes 64 query rows (the heads of a group beside
-// each other) of one unit, a KV head of a sequence, against 64 keys at a time. Invocation
-// (column, row) holds the scores of 4 rows x 4 keys and 4 rows x 4 COLUMNS elements of o in
-// registers. No subgroups, no fp16, 16384 bytes of workgroup memory.
+// Forward pass. A workgroup of 16 columns x TILE_ROWS / 4 quads of invocations takes TILE_ROWS
+// query rows (the heads of a group beside each other) of one unit, a KV head of a sequence, against
+// 64 keys at a time. Invocation (column, quad) holds the scores of 4 rows x 4 keys and 4 rows x 4
+// COLUMNS elements of o in registers. No subgroups, no fp16, 16384 bytes of workgroup memory.
 //
-// Before this text stand storage_*.wgsl, output_*.wgsl, math.wgsl, unit.wgsl, dropout.wgsl, and
-//   COLUMNS  groups of 64 elements of o that a workgroup computes, 1 to 4
+// Before this text stand storage_*.wgsl, queries_*.wgsl, keys_*.wgsl, output_*.wgsl, math.wgsl,
+// unit.wgsl, dropout.wgsl, and
+//   COLUMNS    groups of 64 elements of o that a workgroup computes, 1 to 4
+//   TILE_ROWS  64, or 16 for calls of few rows
 
 @group(0) @binding(4) var<storage, read_write> o_data: array<OutputPacked>;
 @group(0) @binding(5) var<storage, read_write> lse_data: array<f32>;
@@ -41,33 +43,41 @@ fn rows_of(unit: u32, first_row: u32) -> Rows {
 fn load_q(unit: u32, row: u32, element_group: u32) -> vec4<f32> {
   let token = row / params.group;
   let head = row - token * params.group;
-  return unpack(q_data[table[unit + Q_BEGIN] + token * params.q_row + head * params.q_head +
-                       element_group]);
+  return unpack_query(q_data[table[unit + Q_BEGIN] + token * params.q_row +
+                             head * params.q_head + element_group]);
 }
 
-// 64 rows of q and 64 keys, SLICE_GROUPS groups of elements from element_group on.
+// All rows of q and 64 keys, SLICE_GROUPS groups of elements from element_group on.
 fn stage_scores(unit: u32, first_row: u32, first_key: u32, element_group: u32, lane: u32) {
-  let quad = lane % 16u;
-  let slice_group = lane / 16u % SLICE_GROUPS;
-  let source_group = element_group + slice_group;
-  if source_group >= params.head_dim_groups {
-    return;
-  }
-  if lane < 128u {
-    let row = first_row + quad * 4u;
-    let last = table[unit + NUM_ROWS] - 1u;  // rows past the end repeat it; nothing reads them
-    store_transposed(slice_group * 64u + quad, load_q(unit, min(row, last), source_group),
-                     load_q(unit, min(row + 1u, last), source_group),
-                     load_q(unit, min(row + 2u, last), source_group),
-                     load_q(unit, min(row + 3u, last), source_group));
-  } else {
-    let last = table[unit + END_KEY] - 1u;
-    let begin = table[unit + K_BEGIN] + source_group;
-    let key = first_key + quad * 4u;
-    let keys = min(vec4(key) + vec4(0u, 1u, 2u, 3u), vec4(last)) - vec4(table[unit + FIRST_KEY]);
-    let at = vec4(begin) + keys * params.k_row;
-    store_transposed(512u + slice_group * 64u + quad, unpack(k_data[at.x]), unpack(k_data[at.y]),
-                     unpack(k_data[at.z]), unpack(k_data[at.w]));
+  // Blocks of 4 x 4: those of the keys, then those of q.
+  let last_row = table[unit + NUM_ROWS] - 1u;  // rows past the end repeat it; nothing reads them
+  let last_key = table[unit + END_KEY] - 1u;
+  for (var at = lane; at < 16u * SLICE_GROUPS + TILE_ROWS / 4u * SLICE_GROUPS; at += LANES) {
+    if at < 16u * SLICE_GROUPS {
+      let quad = at % 16u;
+      let slice_group = at / 16u;
+      let source_group = element_group + slice_group;
+      if source_group < params.head_dim_groups {
+        let begin = table[unit + K_BEGIN];
+        let keys = min(vec4(first_key + quad * 4u) + vec4(0u, 1u, 2u, 3u), vec4(last_key)) -
+                   vec4(table[unit + FIRST_KEY]);
+        let rows = vec4(begin) + keys * params.k_row;
+        store_transposed(512u + slice_group * 64u + quad, load_key(rows.x, source_group),
+                         load_key(rows.y, source_group), load_key(rows.z, source_group),
+                         load_key(rows.w, source_group));
+      }
+    } else {
+      let quad = (at - 16u * SLICE_GROUPS) % (TILE_ROWS / 4u);
+      let slice_group = (at - 16u * SLICE_GROUPS) / (TILE_ROWS / 4u);
+      let source_group = element_group + slice_group;
+      if source_group < params.head_dim_groups {
+        let row = first_row + quad * 4u;
+        store_transposed(slice_group * 64u + quad, load_q(unit, min(row, last_row), source_group),
+                         load_q(unit, min(row + 1u, last_row), source_group),
+                         load_q(unit, min(row + 2u, last_row), source_group),
+                         load_q(unit, min(row + 3u, last_row), source_group));
+      }
+    }
   }
 }
 
@@ -165,7 +175,7 @@ fn store_row(unit: u32, row: u32, element_group: u32, value: vec4<f32>) {
   }
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(LANES)
 fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
            @builtin(local_invocation_index) lane: u32) {
   let task = params.tasks_begin + workgroup.x * TASK_WORDS;
@@ -264,14 +274,14 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
         if slab > 0u {
           workgroupBarrier();
         }
-        for (var at = lane; at < SLAB_KEYS * SLAB_GROUPS; at += 256u) {
+        for (var at = lane; at < SLAB_KEYS * SLAB_GROUPS; at += LANES) {
           let slab_key = half_key + slab + at / SLAB_GROUPS;
           let element_group = first_group + at % SLAB_GROUPS;
           var value = vec4(0.0);
           if slab_key < end_key && element_group < params.head_dim_v_groups {
-            value = unpack(v_data[table[unit + V_BEGIN] +
-                                  (slab_key - table[unit + FIRST_KEY]) * params.v_row +
-                                  element_group]);
+            value = load_value(table[unit + V_BEGIN] +
+                                   (slab_key - table[unit + FIRST_KEY]) * params.v_row,
+                               element_group);
           }
           shared_data[512u + at] = value;
         }

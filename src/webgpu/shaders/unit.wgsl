@@ -1,8 +1,8 @@
 // What passes over units have in common: parameters, inputs and the table that describes them.
-// Before this text stand storage_*.wgsl and COLUMNS.
+// Before this text stand storage_*.wgsl, queries_*.wgsl, keys_*.wgsl, COLUMNS and TILE_ROWS.
 
-// src/webgpu/unit_layout.h fills these; offsets and strides of q, k, v and o count groups of 4
-// elements, others elements of their buffer.
+// src/webgpu/unit_layout.h fills these; offsets and strides count elements of their buffer, which
+// for q and o are groups of 4 of theirs.
 struct Params {
   flags: u32,
   group: u32,  // query heads of a KV head
@@ -28,9 +28,9 @@ struct Params {
   dropout_offset: u32,
   drop_threshold: u32,
   keep_scale: f32,
-  unused_0: u32,
-  unused_1: u32,
-  unused_2: u32,
+  k_scale_groups: u32,  // groups of 4 elements that share a scale
+  v_scale_groups: u32,
+  unused: u32,
 }
 
 const HAS_SOFTCAP: u32 = 1u;
@@ -63,14 +63,15 @@ const HEAD_VALUES: u32 = 15u;    // in `table`: ALiBi slopes of the group, then 
 const TASK_WORDS: u32 = 4u;
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> q_data: array<Packed>;
-@group(0) @binding(2) var<storage, read> k_data: array<Packed>;
-@group(0) @binding(3) var<storage, read> v_data: array<Packed>;
+@group(0) @binding(1) var<storage, read> q_data: array<QueryPacked>;
+@group(0) @binding(2) var<storage, read> k_data: array<KeyPacked>;
+@group(0) @binding(3) var<storage, read> v_data: array<KeyPacked>;
 @group(0) @binding(6) var<storage, read> bias_data: array<f32>;
 @group(0) @binding(7) var<storage, read> mask_data: array<u32>;
 @group(0) @binding(8) var<storage, read> table: array<u32>;
 
-const TILE_ROWS: u32 = 64u;
+// 16 columns x a quarter of the rows.
+const LANES: u32 = 4u * TILE_ROWS;
 const TILE_KEYS: u32 = 64u;
 const SLICE_GROUPS: u32 = 8u;  // of the head dim, staged at a time: 32 elements
 const HALF_KEYS: u32 = 32u;    // keys whose weights are in workgroup memory at a time

@@ -1,0 +1,154 @@
+// Decode: tokens are appended and queries rotated on the host, then every part of a sequence's keys
+// is a unit of the forward shader's variant for few rows, and parts are merged in ascending order.
+#include <algorithm>
+#include <vector>
+
+#include "core/decode_split.h"
+#include "core/kv_row.h"
+#include "device/split.h"
+#include "webgpu/backend.h"
+#include "webgpu/binding_limit.h"
+#include "webgpu/forward_run.h"
+
+namespace heed::webgpu {
+namespace {
+
+using core::Status;
+
+void LoadRow(const core::RowsView& rows, std::int64_t offset_elems, std::vector<float>* row) {
+  for (std::size_t d = 0; d < row->size(); ++d) {
+    (*row)[d] = core::LoadFloat(rows.data, rows.dtype, offset_elems + static_cast<std::int64_t>(d));
+  }
+}
+
+void Append(const core::DecodeProblem& problem) {
+  const core::Shape& shape = problem.attention.shape;
+  std::vector<float> key(static_cast<std::size_t>(shape.head_dim));
+  std::vector<float> value(static_cast<std::size_t>(shape.head_dim_v));
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+    const core::DecodeSequence sequence = problem.SequenceAt(batch);
+    for (std::int64_t token = 0; token < shape.max_q_len; ++token) {
+      const std::int64_t position = sequence.first_new + token;
+      const core::KvSlot at = problem.SlotOf(sequence, batch, position);
+      for (std::int64_t head = 0; head < shape.num_kv_heads; ++head) {
+        LoadRow(problem.k_new, problem.k_new.OffsetElems(batch, token, head), &key);
+        core::RotateRow(problem.rotary, position, shape.head_dim, key.data());
+        core::StoreKvRow(problem.k, at, head, key.data());
+        LoadRow(problem.v_new, problem.v_new.OffsetElems(batch, token, head), &value);
+        core::StoreKvRow(problem.v, at, head, value.data());
+      }
+    }
+  }
+}
+
+// q in fp32 [B, Snew, Hq, D], rotated where the call rotates.
+std::vector<float> RotatedQueries(const core::DecodeProblem& problem) {
+  const core::Shape& shape = problem.attention.shape;
+  const core::RowsView& q = problem.attention.q;
+  std::vector<float> queries;
+  queries.reserve(
+      static_cast<std::size_t>(shape.batch * shape.max_q_len * shape.num_q_heads * shape.head_dim));
+  std::vector<float> row(static_cast<std::size_t>(shape.head_dim));
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+    const std::int64_t first_new = problem.SequenceAt(batch).first_new;
+    for (std::int64_t token = 0; token < shape.max_q_len; ++token) {
+      for (std::int64_t head = 0; head < shape.num_q_heads; ++head) {
+        LoadRow(q, q.OffsetElems(batch, token, head), &row);
+        if (problem.rotary.present()) {
+          core::RotateRow(problem.rotary, first_new + token, shape.head_dim, row.data());
+        }
+        queries.insert(queries.end(), row.begin(), row.end());
+      }
+    }
+  }
+  return queries;
+}
+
+// The attention of a decode call over rows of its caches.
+core::ForwardProblem ProblemOf(const core::DecodeProblem& decode, float* queries) {
+  core::ForwardProblem problem = decode.attention;
+  const core::Shape& shape = problem.shape;
+  problem.q = {queries, core::DType::kF32, shape.max_q_len * shape.num_q_heads * shape.head_dim,
+               shape.num_q_heads * shape.head_dim, shape.head_dim};
+  problem.k = decode.k.rows;
+  problem.v = decode.v.rows;
+  // Where keys are is SequenceOf's to say.
+  problem.kv_packing = core::Packing::kDense;
+  problem.seqused_kv = decode.lengths;
+  return problem;
+}
+
+core::Sequence SequenceOf(const core::DecodeProblem& decode, std::int64_t batch) {
+  const core::DecodeSequence source = decode.SequenceAt(batch);
+  core::Sequence sequence;
+  sequence.q_batch = batch;
+  sequence.q_slots = sequence.q_len = decode.attention.shape.max_q_len;
+  sequence.kv_batch = source.cache_row;
+  sequence.kv_slots = sequence.kv_len = source.kv_len;
+  return sequence;
+}
+
+// Results of one part are written by the shader and others rounded on the host, which differs where
+// there are sinks: under fixed_split it must not depend on the rest of the batch which.
+bool HasPartials(const core::DecodeProblem& decode, const core::DecodeTasks& tasks,
+                 const UnitChunks& chunks) {
+  if (decode.attention.exec.fixed_split || tasks.max_parts() > 1) return true;
+  for (std::int64_t batch = 0; batch < decode.attention.shape.batch; ++batch) {
+    const device::KeyRange keys = decode.KeysOfAny(decode.SequenceAt(batch));
+    if (keys.end - keys.begin > chunks.keys) return true;
+  }
+  return false;
+}
+
+Status RunSequence(const core::DecodeProblem& decode, std::int64_t batch, std::int64_t num_parts,
+                   Device* device, ForwardRun* run) {
+  const device::KeyRange keys = decode.KeysOfAny(decode.SequenceAt(batch));
+  Unit unit;
+  unit.batch = batch;
+  unit.sequence = SequenceOf(decode, batch);
+  for (unit.kv_head = 0; unit.kv_head < decode.attention.shape.num_kv_heads; ++unit.kv_head) {
+    for (std::int64_t part = 0; part < num_parts; ++part) {
+      const device::KeyRange range =
+          device::SplitKeys(keys, core::kDecodeBlockKeys, num_parts, part);
+      if (part > 0 && range.begin >= range.end) continue;
+      HEED_RETURN_IF_ERROR(run->RunKeys(device, unit, range.begin, range.end));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status Decode(const core::DecodeProblem& decode, const core::Plan& /*plan*/, Action action) {
+  Device* device = nullptr;
+  HEED_RETURN_IF_ERROR(Device::Get(&device));
+  UnitLimits limits;
+  HEED_RETURN_IF_ERROR(ReadBindingLimit(&limits.max_binding_bytes));
+  limits.max_loop_rounds = MaxLoopRounds(device->adapter().is_software);
+  core::ForwardProblem problem = ProblemOf(decode, nullptr);
+  UnitChunks chunks;
+  HEED_RETURN_IF_ERROR(ChooseUnitChunks(problem, UnitPass::kForward, limits, &chunks));
+  const KeyRows keys(problem, decode);
+  if (action == Action::kPrepare) {
+    // Lengths need not be there yet.
+    for (const bool has_partials : {false, true}) {
+      chunks.has_partials = has_partials;
+      ForwardRun run(problem, chunks, keys, limits.max_binding_bytes);
+      HEED_RETURN_IF_ERROR(run.Prepare(device));
+    }
+    return {};
+  }
+  if (decode.appends()) Append(decode);
+  if (problem.shape.total_q_rows == 0) return {};
+  const core::DecodeTasks tasks(decode);
+  chunks.has_partials = HasPartials(decode, tasks, chunks);
+  std::vector<float> queries = RotatedQueries(decode);
+  problem.q.data = queries.data();
+  ForwardRun run(problem, chunks, keys, limits.max_binding_bytes);
+  for (std::int64_t batch = 0; batch < problem.shape.batch; ++batch) {
+    HEED_RETURN_IF_ERROR(RunSequence(decode, batch, tasks.num_parts(batch), device, &run));
+  }
+  return run.Finish(device);
+}
+
+}  // namespace heed::webgpu

@@ -1,0 +1,44 @@
+// Units of a forward or decode call, packed into dispatches, run, and their results put together.
+#ifndef HEED_WEBGPU_FORWARD_RUN_H_
+#define HEED_WEBGPU_FORWARD_RUN_H_
+
+#include <memory>
+#include <vector>
+
+#include "webgpu/forward_slice.h"
+#include "webgpu/output.h"
+#include "webgpu/shader_source.h"
+
+namespace heed::webgpu {
+
+class ForwardRun {
+ public:
+  // problem, chunks and keys live longer.
+  ForwardRun(const core::ForwardProblem& problem, const UnitChunks& chunks, const KeyRows& keys,
+             std::uint64_t max_binding_bytes);
+
+  core::Status Prepare(Device* device) { return device->Prepare(shader_); }
+  // All of a sequence's keys [first_key, end_key), divided as the chunks say; [0, 0) without keys.
+  core::Status RunKeys(Device* device, Unit unit, std::int64_t first_key, std::int64_t end_key);
+  // Writes o and lse; nothing was written before.
+  core::Status Finish(Device* device);
+
+ private:
+  void StartSlice();
+  core::Status RunUnit(Device* device, const Unit& unit);
+  core::Status Flush(Device* device);
+
+  const core::ForwardProblem& problem_;
+  const UnitChunks& chunks_;
+  const KeyRows& keys_;
+  std::uint64_t max_binding_bytes_;
+  std::unique_ptr<ForwardSlice> slice_;
+  // Results of whole rows, kept until every dispatch has run.
+  std::vector<std::unique_ptr<ForwardSlice>> done_;
+  ForwardOutput output_;
+  Shader shader_;
+};
+
+}  // namespace heed::webgpu
+
+#endif  // HEED_WEBGPU_FORWARD_RUN_H_
