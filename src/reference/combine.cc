@@ -21,13 +21,13 @@ void CombineRow(const core::CombineProblem& problem, std::int64_t batch, std::in
                                 lse_begin + part * problem.lse_part_stride_elems));
   }
   if (problem.sinks.present()) terms.push_back(problem.sinks.At(batch, head));
-  const double lse = LogSumExp(terms);
+  const Softmax softmax = ComputeSoftmax(terms);
 
   std::vector<double> output(static_cast<std::size_t>(problem.head_dim_v), 0.0);
   const std::int64_t partial_begin = problem.o_partial.OffsetElems(batch, i, head);
   for (std::int64_t part = 0; part < problem.num_parts; ++part) {
     if (terms[part] == -kInfinity) continue;  // an empty part's o may hold anything
-    const double weight = std::exp(terms[part] - lse);
+    const double weight = softmax.weights[static_cast<std::size_t>(part)];
     for (std::int64_t d = 0; d < problem.head_dim_v; ++d) {
       const std::int64_t offset_elems = partial_begin + part * problem.o_part_stride_elems + d;
       output[d] +=
@@ -39,7 +39,8 @@ void CombineRow(const core::CombineProblem& problem, std::int64_t batch, std::in
     StoreElement(problem.o.data, problem.o.dtype, o_begin + d, output[d]);
   }
   if (!problem.lse.present()) return;
-  StoreElement(problem.lse.data, problem.lse.dtype, problem.lse.OffsetElems(batch, head, i), lse);
+  StoreElement(problem.lse.data, problem.lse.dtype, problem.lse.OffsetElems(batch, head, i),
+               softmax.lse);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "device/dropout.h"
 #include "reference/element.h"
@@ -136,14 +137,20 @@ Head LoadHead(const core::ForwardProblem& problem, std::int64_t batch, std::int6
   return head;
 }
 
-double LogSumExp(const std::vector<double>& terms) {
+Softmax ComputeSoftmax(const std::vector<double>& terms) {
   double largest = -kInfinity;
   for (const double term : terms) largest = std::max(largest, term);
   // std::max passes over NaN; the sum does not.
   const double base = largest == -kInfinity ? 0.0 : largest;
+  Softmax softmax;
   double sum = 0.0;
-  for (const double term : terms) sum += std::exp(term - base);
-  return base + std::log(sum);
+  for (const double term : terms) {
+    softmax.weights.push_back(std::exp(term - base));
+    sum += softmax.weights.back();
+  }
+  for (double& weight : softmax.weights) weight /= sum;
+  softmax.lse = base + std::log(sum);
+  return softmax;
 }
 
 SoftmaxRow ComputeSoftmaxRow(const Head& head, std::int64_t i) {
@@ -160,11 +167,11 @@ SoftmaxRow ComputeSoftmaxRow(const Head& head, std::int64_t i) {
   const core::HeadView& sinks = head.problem->score.sinks;
   const double sink = sinks.present() ? sinks.At(head.batch, head.q_head) : -kInfinity;
   terms.push_back(sink);
-  row.lse = LogSumExp(terms);
-  for (std::size_t n = 0; n < row.keys.size(); ++n) {
-    row.probability.push_back(std::exp(terms[n] - row.lse));
-  }
-  row.sink_probability = sink == -kInfinity ? 0.0 : std::exp(sink - row.lse);
+  Softmax softmax = ComputeSoftmax(terms);
+  row.lse = softmax.lse;
+  row.sink_probability = sink == -kInfinity ? 0.0 : softmax.weights.back();
+  softmax.weights.pop_back();
+  row.probability = std::move(softmax.weights);
   return row;
 }
 

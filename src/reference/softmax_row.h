@@ -62,8 +62,13 @@ void StoreOutputRow(const Head& head, std::int64_t i, const std::vector<double>&
 // What dropout multiplies P_ij with: 0 or 1 / (1 - p).
 double DropoutFactor(const Head& head, std::int64_t i, std::int64_t j);
 
-// ln of the sum of exp(term); -inf without a term above -inf.
-double LogSumExp(const std::vector<double>& terms);
+// Of terms, exp(term) / the sum of them, and ln of that sum: -inf without a term above -inf, where
+// weights mean nothing. Weights add up to 1 also where the sum is lost in lse, which is then large.
+struct Softmax {
+  double lse = 0.0;
+  std::vector<double> weights;
+};
+Softmax ComputeSoftmax(const std::vector<double>& terms);
 
 double Dot(const double* a, const double* b, std::int64_t num_elems);
 

@@ -81,6 +81,18 @@ TEST(Forward, HugeScoresDoNotOverflow) {
   EXPECT_EQ(attention.lse[0], 3e5);
 }
 
+TEST(Forward, EqualScoresThatHideTheirSumGiveTheMeanOfV) {
+  Attention attention(SmallSpec(1, 4));
+  attention.q = {1e20, 0.0};
+  for (int j = 0; j < 4; ++j) attention.k[attention.KvIndex(0, j, 0, 0, 2)] = 1e20;
+  attention.RunForward();
+  for (int d = 0; d < 3; ++d) {
+    double sum = 0;
+    for (int j = 0; j < 4; ++j) sum += attention.v[attention.KvIndex(0, j, 0, d, 3)];
+    EXPECT_NEAR(attention.o[d], sum / 4, kRounding);
+  }
+}
+
 TEST(Forward, EmptyRowsGiveZeroAndMinusInfinityOrTheSink) {
   for (bool has_sinks : {false, true}) {
     Spec spec = SmallSpec(4, 2);  // causal, bottom right: the first two queries see nothing
