@@ -191,8 +191,7 @@ Launches LaunchesOf(const BackwardProblem& problem, const KernelRow& row) {
   if (IsWideSm90Backward(row) && !problem.d_bias.present()) {  // d_sinks may be left to do
     launches.post_shape.num_ctas = problem.d_sinks.present() ? shape.num_q_heads : 0;
   }
-  launches.main_shape.is_chained = launches.post_shape.is_chained =
-      IsSm90(row) && !IsWideSm90Backward(row);
+  launches.main_shape.is_chained = launches.post_shape.is_chained = IsSm90(row);
   return launches;
 }
 

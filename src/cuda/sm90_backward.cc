@@ -23,6 +23,10 @@ namespace {
 // Q, dO and the sums of dQ of one section of tiles stay within this much of the L2 cache (50 MB on
 // H100).
 constexpr std::int64_t kSectionBytes = std::int64_t{20} << 20;
+// Older rows have narrower tiles than that of 64 columns, so that they win where it would be nearly
+// empty, or half empty with few keys: measured, see docs/kernels/backward-sm90.md.
+constexpr std::int64_t kNarrowestTile = 64;
+constexpr std::int64_t kFewKeys = 1024;
 constexpr std::int64_t kMaxRows = std::int64_t{1} << 30;  // so that sums of two lengths fit 32 bits
 
 Sm90BackwardShape ShapeOfRow(const KernelRow& row) {
@@ -137,7 +141,8 @@ MappedOperands OperandsOf(const BackwardProblem& problem) {
 
 TensorExtents DqExtents(const ForwardProblem& problem) {
   const core::Shape& shape = problem.shape;
-  return {shape.batch, shape.max_q_len, shape.num_q_heads, shape.head_dim};
+  const SideExtents side = QuerySide(problem);
+  return {side.batch, side.rows, shape.num_q_heads, shape.head_dim};
 }
 
 bool CanMapAll(const BackwardProblem& problem, const KernelRow& row) {
@@ -216,14 +221,14 @@ const char* WhyNotSm90Backward(const KernelRow& row, const BackwardProblem& prob
   const ForwardProblem& forward = problem.forward;
   const core::Shape& shape = forward.shape;
   if (forward.block_table.present()) return "does not read pages";
-  if (IsWideSm90Backward(row)) {
-    if (forward.has_lengths()) return "does not take arrays of lengths";
-    // Operands at keys that a mask hides from every query may be NaN, which products let through.
-    if (forward.score.mask.present()) return "does not read a mask";
-  }
-  // Tiles of 128 columns waste half of the work there.
-  if (std::max(shape.head_dim, shape.head_dim_v) <= row.max_head_dim / 2) {
+  const std::int64_t columns = std::max(shape.head_dim, shape.head_dim_v);
+  // Wider tiles waste half of the work there.
+  if (row.max_head_dim > kNarrowestTile && columns <= row.max_head_dim / 2) {
     return "is made for larger head dims";
+  }
+  if (columns <= kNarrowestTile / 4 ||
+      (columns <= kNarrowestTile / 2 && shape.max_kv_len < kFewKeys)) {
+    return "is made for larger head dims, and for those of 17 to 32 with at least 1024 keys";
   }
   if (shape.batch == 0 || shape.num_q_heads == 0 || shape.max_q_len == 0 || shape.max_kv_len == 0 ||
       QuerySide(forward).rows == 0 || KeySide(forward).rows == 0) {
@@ -275,10 +280,8 @@ Status LaunchSm90Backward(const CallContext& context, const BackwardProblem& pro
                                        operand.first_row, kBlockRows, &(args.*operand.map)));
   }
   LaunchShape launch = Sm90BackwardShapeOf(row, problem);
-  if (!IsWideSm90Backward(row)) {
-    launch.is_chained = true;
-    return LaunchKernel(context, key, launch, &args);
-  }
+  launch.is_chained = true;
+  if (!IsWideSm90Backward(row)) return LaunchKernel(context, key, launch, &args);
   Sm90WideBackwardArgs wide = WideArgsOf(problem.forward, args);
   HEED_RETURN_IF_ERROR(MakeTensorMap(context.driver(), problem.dq, DqExtents(problem.forward), 0,
                                      kBlockRows, &wide.dq_map));

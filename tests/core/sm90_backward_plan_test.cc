@@ -34,16 +34,19 @@ TEST(Sm90BackwardPlan, FillsHeadDimsUpToThoseOfTheNextRow) {
   for (const std::int64_t head_dim : {72, 96, 104, 128}) {
     EXPECT_EQ(ReasonAgainst(CudaBackward(DType::kBF16, head_dim, kRows)), "") << head_dim;
   }
-  for (const std::int64_t head_dim : {40, 64}) {
+  for (const std::int64_t head_dim : {24, 32, 40, 64}) {
     const BackwardProblem problem = CudaBackward(DType::kBF16, head_dim, kRows);
     EXPECT_EQ(ReasonAgainst(problem), "is made for larger head dims");
     Plan plan;
     ASSERT_TRUE(PlanBackward(problem, Hopper(), &plan, nullptr).ok());
     EXPECT_EQ(std::string(plan.row->id), "cuda.sm90.backward.bf16.d64.q64k128");
   }
-  Plan plan;
-  ASSERT_TRUE(PlanBackward(CudaBackward(DType::kBF16, 32, kRows), Hopper(), &plan, nullptr).ok());
-  EXPECT_EQ(plan.row->cuda.min_compute_capability, 80) << plan.row->id;
+  for (const auto& problem :
+       {CudaBackward(DType::kBF16, 16, kRows), CudaBackward(DType::kBF16, 32, 1023)}) {
+    Plan plan;
+    ASSERT_TRUE(PlanBackward(problem, Hopper(), &plan, nullptr).ok());
+    EXPECT_EQ(plan.row->cuda.min_compute_capability, 80) << plan.row->id;
+  }
 }
 
 TEST(Sm90BackwardPlan, TakesBoundsAndSinks) {
@@ -65,11 +68,20 @@ TEST(Sm90BackwardPlan, TakesEveryTermOfScores) {
       [](auto& p) { p.forward.score.sinks.is_present = true; },
       [](auto& p) { p.forward.score.dropout.drop_threshold = 100; },
       [](auto& p) { p.forward.seqused_q.is_present = true; },
+      [](auto& p) {
+        p.forward.cu_seqlens_q.is_present = p.forward.cu_seqlens_kv.is_present = true;
+        p.forward.q_packing = p.forward.kv_packing = Packing::kPacked;
+        p.forward.shape.total_q_rows = p.forward.shape.total_kv_rows = kRows;
+      },
   };
   for (const auto& add : terms) {
-    BackwardProblem problem = CudaBackward(DType::kBF16, 128, kRows);
-    add(problem);
-    EXPECT_EQ(ReasonAgainst(problem), "");
+    for (const std::int64_t head_dim : {64, 128, 256}) {
+      BackwardProblem problem = CudaBackward(DType::kBF16, head_dim, kRows);
+      add(problem);
+      Plan plan;
+      ASSERT_TRUE(PlanBackward(problem, Hopper(), &plan, nullptr).ok());
+      EXPECT_EQ(plan.row->cuda.min_compute_capability, 90) << plan.row->id;
+    }
   }
 }
 

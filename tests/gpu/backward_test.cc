@@ -57,10 +57,12 @@ bool RunCase(const BackwardCase& backward_case, const std::vector<KernelRow>& ro
   return true;
 }
 
-// A problem made to fit `row`: its type, a head dim that no smaller row takes, and none of the
-// features that rows of one generation leave to others.
-BackwardCase FitToRow(BackwardCase result, const KernelRow& row,
-                      const std::vector<KernelRow>& rows) {
+// How much of a generated problem stays when it is made to fit a row.
+enum class Kept { kFeatures, kShape };
+
+// A problem made to fit `row`: its type, a head dim that no smaller row takes, and no pages.
+BackwardCase FitToRow(BackwardCase result, const KernelRow& row, const std::vector<KernelRow>& rows,
+                      Kept kept) {
   ForwardCase& forward = result.forward;
   for (const Element element : {Element::kF32, Element::kF16, Element::kBF16}) {
     if (row.Takes(element)) forward.element = element;
@@ -73,11 +75,17 @@ BackwardCase FitToRow(BackwardCase result, const KernelRow& row,
   const std::int64_t steps = (row.max_head_dim - smaller) / kStep;
   forward.head_dim = smaller + kStep * (1 + forward.head_dim % steps);
   forward.head_dim_v = forward.head_dim;
+  forward.page_slots = 0;
+  if (kept == Kept::kFeatures) {
+    for (Element* element : {&forward.bias.element, result.d_bias ? &*result.d_bias : nullptr}) {
+      if (element != nullptr && *element != Element::kF32) *element = forward.element;
+    }
+    return result;
+  }
   forward.softcap = forward.dropout_p = 0.0;
   forward.alibi = Alibi::kOff;
   forward.bias = forward.mask = ScorePattern();
   forward.packed_q = forward.packed_kv = forward.seqused_q = forward.seqused_kv = false;
-  forward.page_slots = 0;
   result.d_bias.reset();
   return result;
 }
@@ -98,7 +106,8 @@ TEST(GpuBackward, GeneratedCases) {
     BackwardCase backward_case = GenerateBackwardCase(options.seed, index, options.max_cost);
     if (index % 6 == 0 && !hopper_rows.empty()) {
       const KernelRow& row = hopper_rows[index / 6 % hopper_rows.size()];
-      backward_case = FitToRow(backward_case, row, hopper_rows);
+      const Kept kept = index / 6 / hopper_rows.size() % 2 == 0 ? Kept::kFeatures : Kept::kShape;
+      backward_case = FitToRow(backward_case, row, hopper_rows, kept);
       if (RunCase(backward_case, {row}, 1, tally)) return;
     }
     if (index % 3 == 0 && RunCase(backward_case, hopper_rows, 1, tally)) return;

@@ -12,6 +12,7 @@
 #include "cuda/kernels/ptx/warpgroup.cuh"
 #include "cuda/kernels/sm90/backward_config.cuh"
 #include "cuda/kernels/sm90/backward_hidden.cuh"
+#include "cuda/kernels/sm90/backward_store.cuh"
 #include "cuda/kernels/sm90/backward_terms.cuh"
 
 namespace heed::cuda {
@@ -258,15 +259,17 @@ class BackwardConsumer {
   __device__ __forceinline__ void ClearHiddenKeys() {
     pairs_.SetHead(0);
     const u32 hidden =
-        HiddenKeys<C>(pairs_.terms(), args_.call.problem.group, first_key_ + 16 * warp_);
-    ClearRows<C, kWarpgroupKeys>(shared_.K(consumer_), 16 * warp_, hidden);
-    ClearRows<C, kWarpgroupKeys>(shared_.V(consumer_), 16 * warp_, hidden);
-    ptx::FenceProxyAsync();
-    ptx::NamedBarrier(kConsumerBarrier + consumer_, 128);
+        HiddenKeys(pairs_.terms(), args_.call.problem.group, first_key_ + 16 * warp_);
+    ClearRows<C::kPanels, kWarpgroupKeys>(shared_.K(consumer_), 16 * warp_, hidden);
+    ClearRows<C::kPanels, kWarpgroupKeys>(shared_.V(consumer_), 16 * warp_, hidden);
+    FinishClearing(kConsumerBarrier + consumer_);
   }
   // Of the step's Q or dO.
   __device__ __forceinline__ void ClearHiddenQueriesOf(u32 tile) {
-    ClearHiddenQueries<C>(tile, shared_.LseLog2(Stage(step_)), kConsumerBarrier + consumer_);
+    const RowBits hidden = HiddenQueries(shared_.LseLog2(Stage(step_)));
+    if (!hidden.any()) return;
+    ClearRowsOfWarp<C::kPanels>(tile, hidden);
+    FinishClearing(kConsumerBarrier + consumer_);
   }
 
   // dV and dK through the warpgroup's own part of V and K.
@@ -284,8 +287,12 @@ class BackwardConsumer {
     if constexpr (C::kHasLengths) {
       const i32 num_rows = tile_.sequence.kv_len - first_key_;
       if (num_rows < kWarpgroupKeys) {
-        StoreRows(shared_.V(consumer_), args_.call.dv, args_.call.problem.head_dim_v, num_rows);
-        StoreRows(shared_.K(consumer_), args_.call.dk, args_.call.problem.head_dim, num_rows);
+        const TileRow at{tile_.sequence.kv_batch, tile_.sequence.kv_begin + first_key_,
+                         tile_.kv_head};
+        StoreTileRows<typename C::Element, C::kDim>(shared_.V(consumer_), args_.call.dv, at,
+                                                    args_.call.problem.head_dim_v, num_rows);
+        StoreTileRows<typename C::Element, C::kDim>(shared_.K(consumer_), args_.call.dk, at,
+                                                    args_.call.problem.head_dim, num_rows);
         return;
       }
       row += static_cast<i32>(tile_.sequence.kv_begin);
@@ -318,37 +325,6 @@ class BackwardConsumer {
       const int chunk = (2 * (columns16 % 4) + lane_ / 16) ^ (row % 8);
       ptx::StoreMatrixX4(
           row_address + columns16 / 4 * (kWarpgroupKeys * kPanelRowBytes) + chunk * 16, packed);
-    }
-  }
-
-  // The first rows of a tile to global memory: those behind them are of another sequence.
-  __device__ __forceinline__ void StoreRows(u32 tile, const RowsArg& rows, i32 head_dim,
-                                            i32 num_rows) const {
-    using Storage = typename C::Element::Storage;
-    constexpr int kChunks = C::kDim / 8, kPanelChunks = kPanelColumns / 8;
-    for (i32 at = static_cast<i32>(threadIdx.x) % 128; at < num_rows * kChunks; at += 128) {
-      const i32 row = at / kChunks, chunk = at % kChunks;
-      const i32 num_elems = head_dim - chunk * 8;
-      if (num_elems <= 0) continue;
-      u32 words[4];
-      ptx::LoadShared16(words, tile + chunk / kPanelChunks * (kWarpgroupKeys * kPanelRowBytes) +
-                                   row * kPanelRowBytes +
-                                   ((chunk % kPanelChunks) ^ (row % 8)) * 16);
-      auto* target =
-          static_cast<Storage*>(rows.data) +
-          device::RowOffsetElems(rows.strides, tile_.sequence.kv_batch,
-                                 tile_.sequence.kv_begin + first_key_ + row, tile_.kv_head) +
-          chunk * 8;
-      if (num_elems >= 8) {
-        *reinterpret_cast<uint4*>(target) = make_uint4(words[0], words[1], words[2], words[3]);
-        continue;
-      }
-#pragma unroll
-      for (int d = 0; d < 8; ++d) {
-        const u32 bits = words[d / 2] >> (16 * (d % 2)) & 0xFFFFu;
-        if (d < num_elems)
-          reinterpret_cast<device::u16*>(target)[d] = static_cast<device::u16>(bits);
-      }
     }
   }
 

@@ -9,6 +9,7 @@
 // shared memory: Sm90WideMemoryOf(...).total_bytes.
 #include "heed_traits.h"
 //
+#include "cuda/kernels/ptx/chain.cuh"
 #include "cuda/kernels/sm90/backward_wide_config.cuh"
 #include "cuda/kernels/sm90/backward_wide_keys.cuh"
 #include "cuda/kernels/sm90/backward_wide_producer.cuh"
@@ -26,6 +27,7 @@ extern "C" __global__ void __launch_bounds__(kSm90WideThreads, 1)
   const QueryTaskMemory<Config> for_queries{base};
   const u32 num_query_tasks = args.num_q_tiles * args.num_q_pairs;
   const bool has_queries = blockIdx.x < num_query_tasks;
+  ptx::LetNextKernelStart();
   if (threadIdx.x == 0) {
     if (has_queries) {
       for_queries.Initialise();
@@ -34,6 +36,7 @@ extern "C" __global__ void __launch_bounds__(kSm90WideThreads, 1)
     }
   }
   __syncthreads();
+  ptx::WaitForPreviousKernel();
   const int warpgroup = static_cast<int>(__shfl_sync(~0u, threadIdx.x / 128, 0));
   if (warpgroup == 0) {
     ptx::GiveBackRegisters<Config::kProducerRegisters>();

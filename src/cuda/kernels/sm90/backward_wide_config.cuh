@@ -31,12 +31,15 @@ struct Sm90WideConfig {
   static constexpr int kConsumerRegisters = 240;
 
   static constexpr bool kHasWindow = T::kWindow != 0;
-  static constexpr bool kHasTerms = T::kSoftcap || T::kBias || T::kAlibi || T::kDropout;
+  static constexpr bool kHasTerms = T::kSoftcap || T::kBias || T::kAlibi || T::kDropout || T::kMask;
+  static constexpr bool kHasLengths = T::kVarlen != 0;
+  // Rows that no pair has, and that the tensor maps do not leave out: they may hold NaN.
+  static constexpr bool kHasHiddenRows = kHasLengths || T::kMask != 0;
 
   static_assert(T::kVariant == kBackwardDirect && kWideRows == kBlockRows);
   static_assert(T::kTileQ == kWideRows && T::kTileKv == kWideRows);
   static_assert(T::kElement != 2 && kDim % kPanelColumns == 0 && kDimV % kPanelColumns == 0);
-  static_assert(!T::kMask && !T::kPaged && !T::kVarlen);
+  static_assert(!T::kPaged);
 };
 
 // Which operands: Q, K and dV, or dO, V and dK.
@@ -124,6 +127,11 @@ struct QueryTaskMemory : WideMemory<C> {
     return base + kAt.queries_v_offset_bytes + stage * kAt.d_o_v_bytes;
   }
 
+  // Keys of a block that the queries of each warp see.
+  __device__ __forceinline__ u32 Seen(int consumer, u32 slot) const {
+    return base + kAt.seen_offset_bytes + (2 * consumer + slot) * 32;
+  }
+
   __device__ __forceinline__ u32 QFull() const { return Barrier(0); }
   __device__ __forceinline__ u32 DoFull() const { return Barrier(1); }
   __device__ __forceinline__ u32 KFull(u32 stage) const { return Barrier(2 + stage); }
@@ -161,7 +169,27 @@ struct KeyTask {
   i32 num_steps;
   Sequence sequence;
   i64 first_block;  // of the sequence in the workspace
+  i32 low, high;    // diagonals of the sequence; see LowOf
 };
+
+// Diagonals that are seen. Constants of the launch where all sequences have the same lengths.
+template <class C, class Task>
+__device__ __forceinline__ i32 LowOf(const Sm90BackwardArgs& args, const Task& task) {
+  return C::kHasLengths ? task.low : args.diagonal_low;
+}
+template <class C, class Task>
+__device__ __forceinline__ i32 HighOf(const Sm90BackwardArgs& args, const Task& task) {
+  return C::kHasLengths ? task.high : args.diagonal_high;
+}
+template <class C, class Task>
+__device__ __forceinline__ void SetDiagonals(const Sm90BackwardArgs& args, Task* task) {
+  if constexpr (C::kHasLengths) {
+    const device::Diagonals seen = device::VisibleDiagonals(
+        args.call.problem.score.window, task->sequence.q_len, task->sequence.kv_len);
+    task->low = static_cast<i32>(seen.low);
+    task->high = static_cast<i32>(seen.high);
+  }
+}
 
 template <class C>
 __device__ __forceinline__ KeyTask KeyTaskOf(const Sm90WideBackwardArgs& wide, u32 index) {
@@ -176,9 +204,10 @@ __device__ __forceinline__ KeyTask KeyTaskOf(const Sm90WideBackwardArgs& wide, u
   task.first_key = static_cast<i32>(args.num_kv_tiles - 1 - at.q_tile) * kWideRows;
   task.sequence = SequenceAt<typename C::Traits>(problem.lengths, task.batch);
   task.first_block = FirstBlockOf<typename C::Traits>(problem.lengths, task.sequence, task.batch);
+  SetDiagonals<C>(args, &task);
   const i32 end_key = device::Min(task.first_key + kWideRows, task.sequence.kv_len);
-  const i32 begin = device::Max(0, task.first_key - args.diagonal_high);
-  const i32 end = device::Min(task.sequence.q_len, end_key - args.diagonal_low);
+  const i32 begin = device::Max(0, task.first_key - HighOf<C>(args, task));
+  const i32 end = device::Min(task.sequence.q_len, end_key - LowOf<C>(args, task));
   task.blocks = {};
   if (task.first_key < end_key && begin < end) {
     task.blocks = {begin / kWideRows, device::CeilDiv(end, kWideRows)};
@@ -194,14 +223,16 @@ struct QueryTask {
   RowBlocks of_first, of_second;  // within `blocks`; an empty one begins at their end
   Sequence sequence;
   i64 first_block;  // of the sequence in the workspace
+  i32 low, high;    // diagonals of the sequence; see LowOf
 };
 
-// Of the 64 queries from `first_query` on.
+// Of the task's 64 queries from `first_query` on.
+template <class C>
 __device__ __forceinline__ RowBlocks KeyBlocksSeen(const Sm90BackwardArgs& args,
-                                                   const Sequence& sequence, i32 first_query) {
-  const i32 end_query = device::Min(first_query + kWideRows, sequence.q_len);
-  const i32 begin = device::Max(0, first_query + args.diagonal_low);
-  const i32 end = device::Min(sequence.kv_len, end_query + args.diagonal_high);
+                                                   const QueryTask& task, i32 first_query) {
+  const i32 end_query = device::Min(first_query + kWideRows, task.sequence.q_len);
+  const i32 begin = device::Max(0, first_query + LowOf<C>(args, task));
+  const i32 end = device::Min(task.sequence.kv_len, end_query + HighOf<C>(args, task));
   if (end_query <= first_query || end <= begin) return {};
   return {begin / kWideRows, device::CeilDiv(end, kWideRows)};
 }
@@ -218,8 +249,9 @@ __device__ __forceinline__ QueryTask QueryTaskOf(const Sm90WideBackwardArgs& wid
   task.first_query = static_cast<i32>(at.q_tile) * kWideTaskQueries;
   task.sequence = SequenceAt<typename C::Traits>(problem.lengths, task.batch);
   task.first_block = FirstBlockOf<typename C::Traits>(problem.lengths, task.sequence, task.batch);
-  const RowBlocks first = KeyBlocksSeen(args, task.sequence, task.first_query);
-  const RowBlocks second = KeyBlocksSeen(args, task.sequence, task.first_query + kWideRows);
+  SetDiagonals<C>(args, &task);
+  const RowBlocks first = KeyBlocksSeen<C>(args, task, task.first_query);
+  const RowBlocks second = KeyBlocksSeen<C>(args, task, task.first_query + kWideRows);
   // The second one's begin and end later.
   task.blocks.begin = first.is_empty() ? second.begin : first.begin;
   task.blocks.end = second.is_empty() ? first.end : second.end;
@@ -240,12 +272,11 @@ __device__ __forceinline__ void ArriveOfWarp(u32 barrier) {
   if (threadIdx.x % 32 == 0) ptx::BarrierArrive(barrier);
 }
 
-// The consumer's 64 rows of sums, rounded, through a tile that only its threads still use, to the
-// rows from `row` on. barrier: a named one of the consumer.
+// The consumer's 64 rows of sums, rounded, to a tile that only its threads still use. barrier: a
+// named one of the consumer.
 template <class Element, int kColumns>
-__device__ __forceinline__ void StoreWideRows(u32 tile, const float (&sums)[kColumns / 2],
-                                              float scale, const TensorMap& map,
-                                              const ptx::Coordinates4& at, int barrier) {
+__device__ __forceinline__ void StageWideRows(u32 tile, const float (&sums)[kColumns / 2],
+                                              float scale, int barrier) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + lane % 16;
   const u32 row_address = tile + row * kPanelRowBytes;
@@ -264,7 +295,12 @@ __device__ __forceinline__ void StoreWideRows(u32 tile, const float (&sums)[kCol
   }
   ptx::FenceProxyAsync();
   ptx::NamedBarrier(barrier, 128);
-  if (threadIdx.x % 128 != 0) return;
+}
+
+// A staged tile, by one thread.
+template <int kColumns>
+__device__ __forceinline__ void StoreWideBox(u32 tile, const TensorMap& map,
+                                             const ptx::Coordinates4& at) {
 #pragma unroll
   for (int panel = 0; panel < kColumns / kPanelColumns; ++panel) {
     ptx::StoreBox4(tile + panel * (kWideRows * kPanelRowBytes), &map,

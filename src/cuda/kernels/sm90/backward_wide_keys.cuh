@@ -12,7 +12,10 @@
 #define HEED_CUDA_KERNELS_SM90_BACKWARD_WIDE_KEYS_CUH_
 
 #include "cuda/kernels/ptx/math.cuh"
+#include "cuda/kernels/sm90/backward_hidden.cuh"
+#include "cuda/kernels/sm90/backward_store.cuh"
 #include "cuda/kernels/sm90/backward_wide_config.cuh"
+#include "cuda/kernels/sm90/backward_wide_mask.cuh"
 #include "cuda/kernels/sm90/backward_wide_terms.cuh"
 
 namespace heed::cuda {
@@ -36,14 +39,7 @@ class WideKeyConsumer {
 #pragma unroll
     for (int i = 0; i < kColumns / 2; ++i) gradient_[i] = 0.0f;
     if (task_.num_steps > 0) VisitQueries();
-    const ptx::Coordinates4 at{0, task_.first_key, task_.kv_head, task_.batch};
-    if constexpr (kIsValues) {
-      StoreWideRows<Element, kColumns>(
-          shared_.K(), gradient_, KeepScaleOf<typename C::Traits>(args_.call), args_.dv_map, at, 1);
-    } else {
-      StoreWideRows<Element, kColumns>(shared_.V(), gradient_, args_.call.problem.score.scale,
-                                       args_.dk_map, at, 2);
-    }
+    StoreGradient();
   }
 
  private:
@@ -52,17 +48,23 @@ class WideKeyConsumer {
   static constexpr int kDepth = kIsValues ? C::kDim : C::kDimV;    // of the scores
   static constexpr int kColumns = kIsValues ? C::kDimV : C::kDim;  // of the gradient
   static constexpr int kScores = kWideRows / 2;                    // registers
+  static constexpr int kBarrier = kIsValues ? 1 : 2;               // of the consumer
   using Element = typename C::Element;
   using Place = RingPlace<kWideQueryStages>;
 
   __device__ __forceinline__ void VisitQueries() {
     ptx::BarrierWait(kIsValues ? shared_.KFull() : shared_.VFull(), 0);
+    if constexpr (C::kHasHiddenRows) {
+      ClearHiddenKeys();
+      ClearHiddenQueriesOfStep();
+    }
     IssueScores();
     ptx::WgmmaWait<0>();
     FinishStep();
     NextBlock();
 #pragma unroll 1
     for (++step_; step_ < static_cast<u32>(task_.num_steps); ++step_) {
+      if constexpr (C::kHasHiddenRows) ClearHiddenQueriesOfStep();
       IssueGradient(step_ - 1);
       IssueScores();
       ptx::WgmmaWait<1>();
@@ -83,6 +85,28 @@ class WideKeyConsumer {
     block_ = task_.blocks.begin;
     // There may be no such head after the last one.
     if (kReadsTerms && step_ + 1 < static_cast<u32>(task_.num_steps)) terms_.SetHead(++head_);
+  }
+
+  // Of the consumer's own tile, K or V.
+  __device__ __forceinline__ void ClearHiddenKeys() {
+    ScoreTerms<typename C::Traits> terms(args_.call.problem.score, task_.sequence);
+    const i32 group = args_.call.problem.group;
+    terms.SetHead(args_.call, task_.batch, i64{task_.kv_head} * group);
+    const u32 hidden = HiddenKeys(terms, group, task_.first_key + 16 * warp_);
+    ClearRows<kDepth / kPanelColumns, kWideRows>(kIsValues ? shared_.K() : shared_.V(), 16 * warp_,
+                                                 hidden);
+    FinishClearing(kBarrier);
+  }
+  // Of Q and dO, both of which the consumer reads.
+  __device__ __forceinline__ void ClearHiddenQueriesOfStep() {
+    const Place at{step_};
+    ptx::BarrierWait(shared_.QFull(at.stage()), at.full_parity());
+    ptx::BarrierWait(shared_.DoFull(at.stage()), at.full_parity());
+    const RowBits hidden = HiddenQueries(shared_.LseLog2(at.stage()));
+    if (!hidden.any()) return;
+    ClearRowsOfWarp<C::kDim / kPanelColumns>(shared_.Q(at.stage()), hidden);
+    ClearRowsOfWarp<C::kDimV / kPanelColumns>(shared_.Do(at.stage()), hidden);
+    FinishClearing(kBarrier);
   }
 
   __device__ __forceinline__ void IssueScores() {
@@ -136,10 +160,10 @@ class WideKeyConsumer {
     const i32 query = block_ * kWideRows;
     bool is_bounded = false;
     if constexpr (C::kHasWindow) {
-      is_bounded |= task_.first_key + kWideRows - 1 - query > args_.diagonal_high;
+      is_bounded |= task_.first_key + kWideRows - 1 - query > HighOf<C>(args_, task_);
     }
     if constexpr (C::Traits::kWindow == 2) {
-      is_bounded |= task_.first_key - (query + kWideRows - 1) < args_.diagonal_low;
+      is_bounded |= task_.first_key - (query + kWideRows - 1) < LowOf<C>(args_, task_);
     }
     return is_bounded;
   }
@@ -152,7 +176,10 @@ class WideKeyConsumer {
     const float factor = args_.call.problem.score.scale_log2;
     const i32 key = task_.first_key + 16 * warp_ + lane_ / 4;
     const i32 query = block_ * kWideRows + lane_ % 4 * 2;
-    u32 kept = ~0u;
+    u32 kept = ~0u, unmasked = ~0u;
+    if constexpr (C::Traits::kMask != 0) {
+      unmasked = UnmaskedOfKeys(terms_.mask(), task_.first_key + 16 * warp_, block_ * kWideRows);
+    }
     if constexpr (C::kHasTerms) {
       ptx::BarrierWait(shared_.PEmpty(), RingPlace<1>{step_}.empty_parity());
     }
@@ -164,8 +191,8 @@ class WideKeyConsumer {
     if constexpr (kIsBounded) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        begin[half] = key - query + 8 * half - args_.diagonal_high;
-        end[half] = key - query + 8 * half - args_.diagonal_low + 1;
+        begin[half] = key - query + 8 * half - HighOf<C>(args_, task_);
+        end[half] = key - query + 8 * half - LowOf<C>(args_, task_) + 1;
       }
     }
 #pragma unroll
@@ -188,6 +215,9 @@ class WideKeyConsumer {
         if constexpr (kIsBounded) {
           if (column < begin[e / 2]) p = 0.0f;
           if (C::Traits::kWindow == 2 && column >= end[e / 2]) p = 0.0f;
+        }
+        if constexpr (C::Traits::kMask != 0) {
+          if ((unmasked >> (4 * columns8 + e) & 1) == 0) p = 0.0f;
         }
         if constexpr (C::kHasTerms) {
           const bool is_kept = (kept >> (4 * columns8 + e) & 1) != 0;
@@ -245,6 +275,29 @@ class WideKeyConsumer {
     __syncwarp();
     ArriveOfWarp(shared_.PEmpty());
     ArriveOfWarp(shared_.DoEmpty(stage));
+  }
+
+  // dV through K's place, dK through V's.
+  __device__ __forceinline__ void StoreGradient() const {
+    const float scale =
+        kIsValues ? KeepScaleOf<typename C::Traits>(args_.call) : args_.call.problem.score.scale;
+    const u32 tile = kIsValues ? shared_.K() : shared_.V();
+    const Sequence& sequence = task_.sequence;
+    StageWideRows<Element, kColumns>(tile, gradient_, scale, kBarrier);
+    if constexpr (C::kHasLengths) {
+      const i32 num_rows = sequence.kv_len - task_.first_key;
+      if (num_rows < kWideRows) {
+        const TileRow first{sequence.kv_batch, sequence.kv_begin + task_.first_key, task_.kv_head};
+        StoreTileRows<Element, kColumns>(
+            tile, kIsValues ? args_.call.dv : args_.call.dk, first,
+            kIsValues ? args_.call.problem.head_dim_v : args_.call.problem.head_dim, num_rows);
+        return;
+      }
+    }
+    if (threadIdx.x % 128 != 0) return;
+    const i32 row = static_cast<i32>(sequence.kv_begin) + task_.first_key;
+    StoreWideBox<kColumns>(tile, kIsValues ? args_.dv_map : args_.dk_map,
+                           {0, row, task_.kv_head, static_cast<i32>(sequence.kv_batch)});
   }
 
   const Sm90BackwardArgs& args_;

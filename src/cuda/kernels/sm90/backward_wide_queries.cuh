@@ -5,7 +5,10 @@
 #define HEED_CUDA_KERNELS_SM90_BACKWARD_WIDE_QUERIES_CUH_
 
 #include "cuda/kernels/ptx/math.cuh"
+#include "cuda/kernels/sm90/backward_hidden.cuh"
+#include "cuda/kernels/sm90/backward_store.cuh"
 #include "cuda/kernels/sm90/backward_wide_config.cuh"
+#include "cuda/kernels/sm90/backward_wide_mask.cuh"
 #include "cuda/kernels/sm90/backward_wide_terms.cuh"
 
 namespace heed::cuda {
@@ -33,10 +36,7 @@ class WideQueryConsumer {
 #pragma unroll
     for (int i = 0; i < C::kDim / 2; ++i) dq_[i] = 0.0f;
     if (!task_.blocks.is_empty()) VisitKeys();
-    if (first_query_ >= task_.sequence.q_len) return;
-    StoreWideRows<Element, C::kDim>(shared_.Q(consumer_), dq_, args_.call.problem.score.scale,
-                                    dq_map_, {0, first_query_, task_.head, task_.batch},
-                                    1 + consumer_);
+    if (first_query_ < task_.sequence.q_len) StoreGradient();
   }
 
  private:
@@ -53,11 +53,16 @@ class WideQueryConsumer {
     for (; block < own_.begin; ++block) SkipStep();
     if (!own_.is_empty()) {
       LoadStats();
+      if constexpr (C::kHasHiddenRows) {
+        ClearHiddenQueries();
+        ClearHiddenKeysOf(block);
+      }
       IssueScores();
       IssueWeights();
       FinishStep(block);
 #pragma unroll 1
       for (++step_, ++block; block < own_.end; ++step_, ++block) {
+        if constexpr (C::kHasHiddenRows) ClearHiddenKeysOf(block);
         IssueGradient(step_ - 1);
         IssueScores();
         IssueWeights();
@@ -86,15 +91,58 @@ class WideQueryConsumer {
     ++step_;
   }
 
+  // Row of the workspace that the warp's first query has.
+  __device__ __forceinline__ i64 WarpRow() const {
+    return task_.head * args_.call.workspace.num_rows + task_.first_block * kBlockRows +
+           first_query_ + 16 * warp_;
+  }
   __device__ __forceinline__ void LoadStats() {
     const BackwardWorkspaceArg& workspace = args_.call.workspace;
-    const i64 row = task_.head * workspace.num_rows + task_.first_block * kBlockRows +
-                    first_query_ + 16 * warp_ + lane_ / 4;
+    const i64 row = WarpRow() + lane_ / 4;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       lse_log2_[half] = workspace.lse_log2[row + 8 * half];
       delta_[half] = workspace.delta[row + 8 * half];
     }
+  }
+
+  // Of the consumer's Q and dO, each warp its own.
+  __device__ __forceinline__ void ClearHiddenQueries() const {
+    const float lse_log2 = args_.call.workspace.lse_log2[WarpRow() + lane_ % 16];
+    const u32 hidden = __ballot_sync(~0u, lse_log2 == device::kInfinity) & 0xFFFFu;
+    ClearRows<C::kDim / kPanelColumns, kWideRows>(shared_.Q(consumer_), 16 * warp_, hidden);
+    ClearRows<C::kDimV / kPanelColumns, kWideRows>(shared_.Do(consumer_), 16 * warp_, hidden);
+    FinishClearing(1 + consumer_);
+  }
+  // Of K and V of the next step. With a mask also finds which of its pairs that shows.
+  __device__ __forceinline__ void ClearHiddenKeysOf(i32 block) {
+    const RowBits hidden = HiddenKeysOf(block);
+    if (!hidden.any()) return;
+    const KeyPlace key{step_};
+    const ValuePlace value{step_};
+    ptx::BarrierWait(shared_.KFull(key.stage()), key.full_parity());
+    ptx::BarrierWait(shared_.VFull(value.stage()), value.full_parity());
+    ClearRowsOfWarp<C::kDim / kPanelColumns>(shared_.K(key.stage()), hidden);
+    ClearRowsOfWarp<C::kDimV / kPanelColumns>(shared_.V(value.stage()), hidden);
+    FinishClearing(1 + consumer_);
+  }
+  // Keys that no query may see; with a mask, those that no query of the task sees, since the tile
+  // is the other consumer's too.
+  __device__ __forceinline__ RowBits HiddenKeysOf(i32 block) {
+    if constexpr (C::Traits::kMask != 0) {
+      const VisibleMask mask{terms_.mask(), LowOf<C>(args_, task_), HighOf<C>(args_, task_)};
+      const i32 key = block * kWideRows;
+      RowBits seen = unmasked_.Read(mask, first_query_ + 16 * warp_, key);
+      // The rows of the same warp of the other consumer.
+      const i32 other_query = task_.first_query + (1 - consumer_) * kWideRows + 16 * warp_;
+      const RowBits other = SeenKeys(mask, other_query, key);
+      return ExceptSeen(shared_.Seen(consumer_, step_ % 2),
+                        {seen.word[0] | other.word[0], seen.word[1] | other.word[1]},
+                        1 + consumer_);
+    }
+    const ValidRows live = LiveKeys<typename C::Traits>(
+        ScoreTerms<typename C::Traits>(args_.call.problem.score, task_.sequence));
+    return RowsOutside(live.begin - block * kWideRows, live.end - block * kWideRows);
   }
 
   __device__ __forceinline__ void IssueScores() {
@@ -161,10 +209,10 @@ class WideQueryConsumer {
     const i32 key = block * kWideRows;
     bool is_bounded = key + kWideRows > task_.sequence.kv_len;
     if constexpr (C::kHasWindow) {
-      is_bounded |= key + kWideRows - 1 - first_query_ > args_.diagonal_high;
+      is_bounded |= key + kWideRows - 1 - first_query_ > HighOf<C>(args_, task_);
     }
     if constexpr (C::Traits::kWindow == 2) {
-      is_bounded |= key - (first_query_ + kWideRows - 1) < args_.diagonal_low;
+      is_bounded |= key - (first_query_ + kWideRows - 1) < LowOf<C>(args_, task_);
     }
     return is_bounded;
   }
@@ -179,10 +227,10 @@ class WideQueryConsumer {
     for (int half = 0; half < 2; ++half) {
       i32 end_key = task_.sequence.kv_len;
       if constexpr (C::kHasWindow) {
-        end_key = device::Min(end_key, query + 8 * half + args_.diagonal_high + 1);
+        end_key = device::Min(end_key, query + 8 * half + HighOf<C>(args_, task_) + 1);
       }
       seen.end[half] = end_key - first_column;
-      seen.begin[half] = query + 8 * half + args_.diagonal_low - first_column;
+      seen.begin[half] = query + 8 * half + LowOf<C>(args_, task_) - first_column;
     }
     return seen;
   }
@@ -211,6 +259,9 @@ class WideQueryConsumer {
         const float score = terms_.Score(s_[4 * columns8 + e], i, j, &bend);
         float p = ptx::Exp2(score - lse_log2_[e / 2]);
         if (kIsBounded && !IsSeen(seen, column, e / 2)) p = 0.0f;
+        if constexpr (C::Traits::kMask != 0) {
+          if (!unmasked_.Has(columns8, e)) p = 0.0f;
+        }
         float d_p = dp_[4 * columns8 + e];
         if constexpr (C::Traits::kDropout) {
           d_p = (kept >> (4 * columns8 + e) & 1) != 0 ? d_p * keep_scale : 0.0f;
@@ -245,6 +296,25 @@ class WideQueryConsumer {
     }
   }
 
+  // Through Q's place.
+  __device__ __forceinline__ void StoreGradient() const {
+    const u32 tile = shared_.Q(consumer_);
+    const Sequence& sequence = task_.sequence;
+    StageWideRows<Element, C::kDim>(tile, dq_, args_.call.problem.score.scale, 1 + consumer_);
+    if constexpr (C::kHasLengths) {
+      const i32 num_rows = sequence.q_len - first_query_;
+      if (num_rows < kWideRows) {
+        const TileRow first{sequence.q_batch, sequence.q_begin + first_query_, task_.head};
+        StoreTileRows<Element, C::kDim>(tile, args_.call.dq, first, args_.call.problem.head_dim,
+                                        num_rows);
+        return;
+      }
+    }
+    if (threadIdx.x % 128 != 0) return;
+    const i32 row = static_cast<i32>(sequence.q_begin) + first_query_;
+    StoreWideBox<C::kDim>(tile, dq_map_, {0, row, task_.head, static_cast<i32>(sequence.q_batch)});
+  }
+
   const Sm90BackwardArgs& args_;
   const TensorMap& dq_map_;
   const QueryTaskMemory<C>& shared_;
@@ -255,6 +325,7 @@ class WideQueryConsumer {
   i32 first_query_;
   u32 step_ = 0;
   float lse_log2_[2], delta_[2];  // of the lane's two rows
+  UnmaskedOfQueries unmasked_;    // pairs of the step, with a mask
   float dq_[C::kDim / 2];
   float s_[kScores];  // S, then P
   float dp_[kScores];

@@ -41,6 +41,8 @@ struct Sm90WideMemory {
   int queries_k_offset_bytes = 0;
   int queries_v_offset_bytes = 0;
   int barriers_offset_bytes = 0;
+  // A task of queries: the keys that rows of each warp see, 2 words, of 2 consumers, in 2 slots.
+  int seen_offset_bytes = 0;
   int total_bytes = 0;
 };
 
@@ -60,10 +62,12 @@ HEED_DEVICE Sm90WideMemory Sm90WideMemoryOf(const Sm90WideShape& shape) {
   m.queries_d_o_offset_bytes = 2 * m.qk_bytes;
   m.queries_k_offset_bytes = m.queries_d_o_offset_bytes + 2 * m.d_o_v_bytes;
   m.queries_v_offset_bytes = m.queries_k_offset_bytes + kWideKeyStages * m.qk_bytes;
-  const int other_bytes = kAlignmentBytes + 8 * kWideMaxBarriers;
+  constexpr int kSeenBytes = 2 * 2 * 4 * 8;
+  const int other_bytes = kAlignmentBytes + 8 * kWideMaxBarriers + kSeenBytes;
   m.value_stages = m.queries_v_offset_bytes + 2 * m.d_o_v_bytes + other_bytes <= kMaxBytes ? 2 : 1;
   const int queries_bytes = m.queries_v_offset_bytes + m.value_stages * m.d_o_v_bytes;
   m.barriers_offset_bytes = device::Max(keys_bytes, queries_bytes);
+  m.seen_offset_bytes = m.barriers_offset_bytes + 8 * kWideMaxBarriers;
   m.total_bytes = m.barriers_offset_bytes + other_bytes;
   return m;
 }

@@ -8,6 +8,7 @@
 #include "cuda/kernels/ptx/math.cuh"
 #include "cuda/kernels/ptx/reduce.cuh"
 #include "cuda/kernels/sm90/backward_wide_config.cuh"
+#include "cuda/kernels/sm90/backward_wide_mask.cuh"
 
 namespace heed::cuda {
 
@@ -43,6 +44,12 @@ class WideTerms {
       d_bias_ = args_.workspace.d_bias_accum +
                 device::ScoreOffsetElems(args_.d_bias_accum_strides, batch_, head, 0, 0);
     }
+  }
+
+  // Of the head.
+  __device__ __forceinline__ MaskOfHead mask() const {
+    const device::ScoreStrides& strides = args_.problem.score.mask.strides;
+    return {head_.mask, strides.query_elems, strides.key_elems, q_len_, kv_len_};
   }
 
   // Score of query i and key j in log2 units from q . k; *bend receives d score / d (scale q . k).
