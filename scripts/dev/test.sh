@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# ./dev test [--full | --webgpu | --torch | --generate]
+# ./dev test [--full | --webgpu | --browser | --torch | --generate]
 
 # The fast tier's sanitizer runs: tests that reach all of the library, and those with threads.
 readonly ASAN_TESTS=(api_test conformance core_test cpu_forward_test cuda_store_test faults
@@ -141,6 +141,12 @@ run_tests() {
       need_packages "${TEST_PACKAGES[@]}"
       need_webgpu
       test_webgpu
+      return
+      ;;
+    --browser)
+      need_packages "${BUILD_PACKAGES[@]}" python3 chromium
+      need_webgpu
+      test_browser "${@:2}"
       return
       ;;
     --torch)

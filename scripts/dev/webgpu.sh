@@ -32,6 +32,18 @@ with_webgpu() {
     HEED_WEBGPU_ADAPTER="${HEED_WEBGPU_ADAPTER:-software}" NODEVICE_SELECT=1 "$@"
 }
 
+# The pages of web/, and the other compiler of WGSL; --all: its driver compiles every shader, too.
+# That driver is one for any program: a few cases of the library run on it as well.
+test_browser() {
+  local icd=/usr/lib/chromium/vk_swiftshader_icd.json test
+  build_preset release heed_web webgpu_forward webgpu_backward webgpu_decode &&
+    python3 web/browser_test.py build/release/web/site "$@" || return 1
+  for test in forward backward decode; do
+    with_webgpu env VK_ICD_FILENAMES="$icd" VK_DRIVER_FILES="$icd" HEED_WEBGPU_CASES=9 \
+      "build/release/tests/webgpu/webgpu_$test" --gtest_filter='*GeneratedCases' || return 1
+  done
+}
+
 # A few minutes on two cores.
 test_webgpu() {
   build_preset release heed webgpu_forward webgpu_backward webgpu_decode \

@@ -67,7 +67,7 @@ TEST_F(WebgpuDecode, GeneratedCases) {
   if (one != nullptr) return Check(WebgpuCase(std::strtoull(one, nullptr, 10)));
   const WebgpuOptions options = WebgpuOptions::Read();
   const std::uint64_t first = (options.seed - 1) * options.num_cases;
-  const std::uint64_t num_cases = std::max<std::uint64_t>(options.num_cases / 5, 6);
+  const std::uint64_t num_cases = std::max<std::uint64_t>(options.num_cases / 8, 6);
   for (std::uint64_t index = first; index < first + num_cases && !HasFailure(); ++index) {
     Check(WebgpuCase(index));
   }
