@@ -546,6 +546,65 @@ typedef enum heed_info_format { HEED_INFO_TEXT = 0, HEED_INFO_JSON = 1 } heed_in
 HEED_API heed_status_t heed_info(heed_info_format_t format, char* text, size_t capacity_bytes,
                                  size_t* needed_bytes);
 
+/* ---- Tune ------------------------------------------------------------------------------------ */
+/* Which kernel row is fastest depends on the device and the problem. heed_tune measures every row
+ * that would run a call and stores the fastest in the cache folder; later calls of the same class
+ * (docs/tune.md), of any process of this user on such a device, run that row, heed_plan names it
+ * and heed_explain says why. exec.kernel and HEED_FORCE_KERNEL come first; HEED_TUNE=off, and
+ * fixed_split, leave stored choices aside. */
+typedef enum heed_tune_verdict {
+  HEED_TUNE_DEFAULT = 0, /* what runs without tuning: the others are compared with it */
+  HEED_TUNE_FASTER = 1,  /* by more than 2 % and by more than the spread of the rounds */
+  HEED_TUNE_NOT_FASTER = 2,
+  HEED_TUNE_FAR_SLOWER = 3, /* more than twice the fastest at a first look, not measured further */
+  HEED_TUNE_REFUSED = 4     /* it failed, or its results differ by more than rounding: `reason` */
+} heed_tune_verdict_t;
+
+typedef struct heed_tune_row {
+  size_t struct_size;
+  const char* kernel_id;
+  heed_tune_verdict_t verdict;
+  heed_toggle_t is_chosen; /* of one row: the fastest, else the default one */
+  double seconds;          /* of one call, median of the rounds; 0 when refused */
+  double ratio;            /* of its time to the default row's, median of the rounds */
+  double spread;           /* half the distance between the quartiles of that ratio, over it */
+  const char* reason;      /* "" unless refused */
+} heed_tune_row_t;
+
+/* Called once for each row when all are measured, the default one first. Pointers are valid during
+ * the call. */
+typedef void (*heed_tune_report_t)(void* context, const heed_tune_row_t* row);
+
+typedef struct heed_tune_options {
+  size_t struct_size;
+  heed_toggle_t dry_run;     /* measure and report, store nothing */
+  int32_t num_rounds;        /* 1 to 1000, each of which runs every row; 0 = 7 */
+  double slice_seconds;      /* shortest time of a row in a round, at most 60; 0 = 0.01 */
+  heed_tune_report_t report; /* may be NULL */
+  void* report_context;
+} heed_tune_options_t;
+#define HEED_TUNE_OPTIONS_INIT \
+  { sizeof(heed_tune_options_t), HEED_OFF, 0, 0.0, NULL, NULL }
+
+/* op: HEED_OP_FORWARD or HEED_OP_BACKWARD. args are read as by heed_plan: no data but host arrays
+ * of lengths. The call runs on tensors of its own of the same shapes and strides (drawn at random,
+ * sequences of equal length where lengths are on a device), so the device needs room for them, and
+ * on a stream of its own. exec.stream, workspace and forbid_slower are not looked at. Blocks until
+ * it is done; calls take turns. options may be NULL.
+ * Errors: HEED_UNSUPPORTED for other operations, int8 tensors, fixed_split, and backends other than
+ * the CPU and CUDA; HEED_INVALID_ARGUMENT when exec.kernel is given or the call has no work;
+ * HEED_UNAVAILABLE when there is no folder to store to. */
+HEED_API heed_status_t heed_tune(heed_op_t op, const void* args,
+                                 const heed_tune_options_t* options);
+
+/* Every stored choice: device, problem class, rows and times, and whether this library would use it
+ * on a device of this machine. Buffer rules as for heed_explain. */
+HEED_API heed_status_t heed_tune_describe(heed_info_format_t format, char* text,
+                                          size_t capacity_bytes, size_t* needed_bytes);
+
+/* Removes every stored choice, of whatever device and library. num_removed may be NULL. */
+HEED_API heed_status_t heed_tune_clear(int64_t* num_removed);
+
 /* ---- Kernel packs ---------------------------------------------------------------------------- */
 /* GPU kernels compiled ahead of time into one file, on any machine that has the GPU vendor's
  * compiler library. The environment variable HEED_PACK, or lying beside the library, puts a pack to

@@ -11,10 +11,11 @@ from heed.errors import (DeviceError, HeedError, InvalidArgumentError, OutOfMemo
 from heed.library import version
 from heed.operations import (attention, attention_backward, check_device_errors, combine, decode,
                              dropout_mask, explain, info, quantize_kv)
+from heed.tuning import clear_tuning, tune, tuned
 
 __all__ = [
-    "attention", "attention_backward", "check_device_errors", "combine", "decode", "dropout_mask",
-    "explain", "info", "quantize_kv", "version", "HeedError",
+    "attention", "attention_backward", "check_device_errors", "clear_tuning", "combine", "decode",
+    "dropout_mask", "explain", "info", "quantize_kv", "tune", "tuned", "version", "HeedError",
     "InvalidArgumentError", "UnsupportedError", "OutOfMemoryError", "DeviceError",
     "UnavailableError",
 ]

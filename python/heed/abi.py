@@ -144,6 +144,21 @@ class DeviceErrors(ArgStruct):
                 ("num_bad_block_entries", c.c_int64)]
 
 
+class TuneRow(ArgStruct):
+    _fields_ = [("struct_size", c.c_size_t), ("kernel_id", c.c_char_p), ("verdict", c.c_int),
+                ("is_chosen", c.c_int), ("seconds", c.c_double), ("ratio", c.c_double),
+                ("spread", c.c_double), ("reason", c.c_char_p)]
+
+
+TuneReport = c.CFUNCTYPE(None, c.c_void_p, c.POINTER(TuneRow))
+
+
+class TuneOptions(ArgStruct):
+    _fields_ = [("struct_size", c.c_size_t), ("dry_run", c.c_int), ("num_rounds", c.c_int32),
+                ("slice_seconds", c.c_double), ("report", TuneReport),
+                ("report_context", c.c_void_p)]
+
+
 # C name -> structure, for the layout test.
 STRUCTS = {
     "heed_device_t": Device, "heed_dtype_t": DType, "heed_tensor_t": Tensor,
@@ -155,4 +170,5 @@ STRUCTS = {
     "heed_combine_args_t": CombineArgs, "heed_quantize_kv_args_t": QuantizeKvArgs,
     "heed_dropout_mask_args_t": DropoutMaskArgs, "heed_plan_info_t": PlanInfo,
     "heed_device_errors_t": DeviceErrors,
+    "heed_tune_row_t": TuneRow, "heed_tune_options_t": TuneOptions,
 }

@@ -48,6 +48,9 @@ def load():
     library.heed_prepare.argtypes = [c.c_int, c.c_void_p]
     library.heed_explain.argtypes = [c.c_int, c.c_void_p, c.c_char_p, c.c_size_t,
                                      c.POINTER(c.c_size_t)]
+    library.heed_tune.argtypes = [c.c_int, c.c_void_p, c.POINTER(abi.TuneOptions)]
+    library.heed_tune_describe.argtypes = [c.c_int, c.c_char_p, c.c_size_t, c.POINTER(c.c_size_t)]
+    library.heed_tune_clear.argtypes = [c.POINTER(c.c_int64)]
     library.heed_info.argtypes = [c.c_int, c.c_char_p, c.c_size_t, c.POINTER(c.c_size_t)]
     library.heed_check_device_errors.argtypes = [abi.Device, c.POINTER(abi.DeviceErrors)]
     return library

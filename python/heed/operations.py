@@ -355,11 +355,11 @@ def dropout_mask(shape, dropout_p, *, seed=0, offset=0, out=None, **options):
     return out
 
 
-def explain(q, k, v, *, backward=False, return_lse=True, **options):
-    """What attention(q, k, v, **options) would run, in words: the kernel, its tile and workspace,
-    and for each other kernel the first reason against it. backward: the same for its gradients."""
+def planned_call(name, q, k, v, backward, return_lse, options):
+    """(op, args) of attention(q, k, v, **options), or of its gradients, without the call; args keeps
+    alive what it points to. name: of the function that asks."""
     o, lse = _outputs(q, v, Builder(q), options, None)
-    call = ForwardCall("explain", q, k, v, o, lse if return_lse or backward else None, options)
+    call = ForwardCall(name, q, k, v, o, lse if return_lse or backward else None, options)
     args, op = call.args, abi.OP_FORWARD
     if backward:
         build, op = call.build, abi.OP_BACKWARD
@@ -368,6 +368,14 @@ def explain(q, k, v, *, backward=False, return_lse=True, **options):
                                 **{"d" + name: build.tensor(build.library.empty(
                                     tuple(array.shape), dtype_of(q, "q"), q), "d" + name)
                                    for name, array in (("q", q), ("k", k), ("v", v))})
+    args.keeps_alive = call
+    return op, args
+
+
+def explain(q, k, v, *, backward=False, return_lse=True, **options):
+    """What attention(q, k, v, **options) would run, in words: the kernel, its tile and workspace,
+    and for each other kernel the first reason against it. backward: the same for its gradients."""
+    op, args = planned_call("explain", q, k, v, backward, return_lse, options)
     return read_text(load().heed_explain, op, c.byref(args))
 
 

@@ -1,4 +1,5 @@
 // The operations that compute: check, plan, run the plan.
+#include "api/attention.h"
 #include "api/boundary.h"
 #include "api/decode.h"
 #include "api/facts.h"
@@ -12,17 +13,20 @@
 #include "webgpu/backend.h"
 
 namespace heed::api {
-namespace {
 
 using core::Plan;
 using core::Purpose;
 using core::Status;
+
+namespace {
 
 // No element of o exists, so there is nothing to write.
 bool IsEmpty(const core::ForwardProblem& problem) {
   return problem.shape.total_q_rows == 0 || problem.shape.num_q_heads == 0 ||
          problem.shape.batch == 0;
 }
+
+}  // namespace
 
 Status Forward(const heed_forward_args_t* args) {
   core::ForwardProblem problem;
@@ -62,6 +66,8 @@ Status Backward(const heed_backward_args_t* args) {
   HEED_RETURN_IF_ERROR(workspace.Acquire(problem.forward.exec, plan.workspace_bytes));
   return cpu::RunBackward(problem, plan, workspace.data());
 }
+
+namespace {
 
 // The portable CPU rows of combine and dropout_mask are the reference functions: their arithmetic
 // is exact or in double precision, and their time is that of one pass over memory.

@@ -28,7 +28,37 @@ const std::array<std::string, core::kNumCpuTargets>& TargetReasons() {
   return reasons;
 }
 
+constexpr std::size_t kCpuSlot = 0;
+
+// Null also where the device cannot be described: calls on it fail by themselves.
+const core::tune::DeviceTable* TuningOf(std::size_t slot, const core::ExecOptions& exec) {
+  return core::tune::TableOf(slot, [&exec] {
+    core::tune::Identity identity;
+    if (!IdentifyDevice(exec, &identity).ok()) return core::tune::Identity{};
+    return identity;
+  });
+}
+
+core::Status ReadCudaFacts(const core::ExecOptions& exec, core::DeviceFacts* facts) {
+  HEED_RETURN_IF_ERROR(cuda::ReadFacts(exec.device, &facts->cuda));
+  if (!facts->cuda.why_unavailable.empty()) return {};
+  const std::size_t slot = kCpuSlot + 1 + static_cast<std::size_t>(exec.device.device_id);
+  facts->tuning = TuningOf(slot, exec);
+  return {};
+}
+
 }  // namespace
+
+core::Status IdentifyDevice(const core::ExecOptions& exec, core::tune::Identity* identity) {
+  if (exec.backend == HEED_BACKEND_CUDA) {
+    HEED_RETURN_IF_ERROR(cuda::DescribeDevice(exec.device, &identity->device));
+    identity->library = core::tune::LibraryText(cuda::KernelsDigest());
+    return {};
+  }
+  identity->device = "cpu: " + core::os::CpuModelName();
+  identity->library = core::tune::LibraryText({});
+  return {};
+}
 
 core::Status ReadForcedTarget(CpuTarget* forced) {
   const std::string name = core::os::Environment("HEED_CPU_TARGET");
@@ -64,7 +94,7 @@ core::Status ReadForcedThreads(std::int32_t* num_threads) {
 }
 
 core::Status ReadFacts(const core::ExecOptions& exec, core::DeviceFacts* facts) {
-  if (exec.backend == HEED_BACKEND_CUDA) return cuda::ReadFacts(exec.device, &facts->cuda);
+  if (exec.backend == HEED_BACKEND_CUDA) return ReadCudaFacts(exec, facts);
   if (exec.backend == HEED_BACKEND_WEBGPU) return webgpu::ReadFacts(exec, &facts->webgpu);
   for (std::size_t target = 1; target < facts->has_cpu_target.size(); ++target) {
     const std::string& reason = TargetReasons()[target];
@@ -79,6 +109,7 @@ core::Status ReadFacts(const core::ExecOptions& exec, core::DeviceFacts* facts) 
   facts->cpu_forward_scratch = cpu::ForwardWorkerBytes;
   facts->cpu_int8_workspace = cpu::Int8WorkspaceBytes;
   facts->cpu_decode_scratch = cpu::DecodeWorkerBytes;
+  if (exec.backend == HEED_BACKEND_CPU) facts->tuning = TuningOf(kCpuSlot, exec);
   return ReadForcedTarget(&facts->forced_cpu_target);
 }
 

@@ -3,12 +3,17 @@
 #define HEED_API_FACTS_H_
 
 #include "core/plan.h"
+#include "core/tune/table.h"
 
 namespace heed::api {
 
-// Reads the CPU, the affinity mask, HEED_NUM_THREADS and HEED_CPU_TARGET.
+// Reads the CPU, the affinity mask, HEED_NUM_THREADS and HEED_CPU_TARGET, or the GPU, and finds the
+// choices that heed_tune stored for the device.
 // Errors: HEED_INVALID_ARGUMENT when one of the two variables has no legal value.
 core::Status ReadFacts(const core::ExecOptions& exec, core::DeviceFacts* facts);
+
+// What stored choices of a device are filed under.
+core::Status IdentifyDevice(const core::ExecOptions& exec, core::tune::Identity* identity);
 
 // HEED_CPU_TARGET; kNone when unset.
 core::Status ReadForcedTarget(core::CpuTarget* forced);

@@ -1,6 +1,7 @@
 #include "api/host_session.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/session_rows.h"
 
@@ -39,6 +40,16 @@ Status HostSessionDevice::Upload(const core::SessionStep& step) {
 Status HostSessionDevice::Download(const void* rows, core::DType dtype,
                                    const core::TensorInfo& target) {
   core::UnpackRows(rows, dtype, target);
+  return {};
+}
+
+Status HostSessionDevice::Write(void* target, const void* host, std::size_t size_bytes) {
+  std::memcpy(target, host, size_bytes);
+  return {};
+}
+
+Status HostSessionDevice::Read(const void* source, std::size_t size_bytes, void* host) {
+  std::memcpy(host, source, size_bytes);
   return {};
 }
 

@@ -22,6 +22,8 @@ class HostSessionDevice final : public core::SessionDevice {
   core::Status Upload(const core::SessionStep& step) override;
   core::Status Download(const void* rows, core::DType dtype,
                         const core::TensorInfo& target) override;
+  core::Status Write(void* target, const void* host, std::size_t size_bytes) override;
+  core::Status Read(const void* source, std::size_t size_bytes, void* host) override;
   core::Status Synchronize() override { return {}; }
   void* stream() const override { return nullptr; }
 

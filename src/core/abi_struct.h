@@ -50,6 +50,7 @@ HEED_ABI_STRUCT(heed_session_info_t, device_bytes, HEED_SESSION_INFO_INIT)
 HEED_ABI_STRUCT(heed_plan_info_t, is_slower_substitute, HEED_PLAN_INFO_INIT)
 HEED_ABI_STRUCT(heed_device_errors_t, num_bad_block_entries, HEED_DEVICE_ERRORS_INIT)
 HEED_ABI_STRUCT(heed_pack_args_t, progress_context, HEED_PACK_ARGS_INIT)
+HEED_ABI_STRUCT(heed_tune_options_t, report_context, HEED_TUNE_OPTIONS_INIT)
 
 // heed_allocator_t has no neutral value: its functions are required.
 template <>

@@ -7,6 +7,7 @@
 
 #include "core/build/exec.h"
 #include "core/build/int8.h"
+#include "core/tune/table.h"
 
 namespace heed::core {
 namespace {
@@ -230,8 +231,11 @@ const char* UseText(CudaUse use) {
   return "any call";
 }
 
-std::string WhyOutranked(const KernelRow& row, const RowRequest& request,
+std::string WhyOutranked(const KernelRow& row, const Plan& plan, const RowRequest& request,
                          const DeviceFacts& facts) {
+  if (plan.tuned != nullptr && plan.tuned->row != plan.tuned->default_row) {
+    return "tuning chose another row";
+  }
   if (row.backend == Backend::kCuda && row.cuda.use != CudaUse::kAny &&
       row.cuda.use != request.cuda_use) {
     return Format("ranks below the chosen row: it is tuned for %s", UseText(row.cuda.use));
@@ -309,6 +313,23 @@ Status CheckAvailable(const RowRequest& request, const DeviceFacts& facts) {
   return {};
 }
 
+const KernelRow* HighestRankThatFits(const RowRequest& request, const DeviceFacts& facts) {
+  const KernelRow* best = nullptr;
+  std::int32_t best_rank = 0;
+  const Backend backend = BackendFromAbi(request.exec.backend);
+  for (const KernelRow* candidate : KernelRowsOf(request.op)) {
+    const KernelRow& row = *candidate;
+    if (row.backend != backend) continue;
+    if (best != nullptr && HighestRank(row, request, facts) <= best_rank) continue;
+    if (StageOf(row, request, facts) != Stage::kFits) continue;
+    const std::int32_t rank = RankHere(row, request, facts);
+    if (best != nullptr && rank <= best_rank) continue;
+    best = &row;
+    best_rank = rank;
+  }
+  return best;
+}
+
 // A kernel forced by id either runs or says itself why not.
 Status CheckForcedKernel(const RowRequest& request, const DeviceFacts& facts) {
   const char* id = request.exec.forced_kernel;
@@ -339,31 +360,41 @@ std::string RequestText(const RowRequest& request) {
   return text;
 }
 
+std::vector<const KernelRow*> RowsThatFit(const RowRequest& request, const DeviceFacts& facts) {
+  ExecOptions exec = request.exec;
+  exec.forced_kernel = nullptr;
+  const RowRequest any = {
+      request.op,         request.dtype,       request.head_dim, exec,
+      request.head_dim_v, request.head_dim_qk, request.cuda_use, request.forward,
+      request.backward};
+  std::vector<const KernelRow*> rows;
+  for (const KernelRow* row : KernelRowsOf(any.op)) {
+    if (StageOf(*row, any, facts) == Stage::kFits) rows.push_back(row);
+  }
+  std::stable_sort(rows.begin(), rows.end(), [&](const KernelRow* a, const KernelRow* b) {
+    return RankHere(*a, any, facts) > RankHere(*b, any, facts);
+  });
+  return rows;
+}
+
 Status ChooseRow(const RowRequest& request, const DeviceFacts& facts, Plan* plan,
                  std::vector<Rejection>* rejections) {
   HEED_RETURN_IF_ERROR(CheckAvailable(request, facts));
   HEED_RETURN_IF_ERROR(CheckForcedKernel(request, facts));
-  const KernelRow* best = nullptr;
-  std::int32_t best_rank = 0;
-  const Backend backend = BackendFromAbi(request.exec.backend);
-  for (const KernelRow* candidate : KernelRowsOf(request.op)) {
-    const KernelRow& row = *candidate;
-    if (row.backend != backend) continue;
-    if (best != nullptr && HighestRank(row, request, facts) <= best_rank) continue;
-    if (StageOf(row, request, facts) != Stage::kFits) continue;
-    const std::int32_t rank = RankHere(row, request, facts);
-    if (best != nullptr && rank <= best_rank) continue;
-    best = &row;
-    best_rank = rank;
-  }
+  const KernelRow* const highest = HighestRankThatFits(request, facts);
+  const bool is_tuned = request.tuned != nullptr && request.exec.forced_kernel == nullptr &&
+                        StageOf(*request.tuned->row, request, facts) == Stage::kFits;
+  const KernelRow* const best = is_tuned ? request.tuned->row : highest;
+  plan->tuned = is_tuned ? request.tuned : nullptr;
 
   std::vector<Candidate> rejected;
   if (best == nullptr || rejections != nullptr) {
     for (const KernelRow& row : KernelRows()) {
       if (row.op != request.op || &row == best || NeedsOtherDevice(row, request)) continue;
       std::optional<Objection> objection = ObjectionTo(row, request, facts);
-      if (!objection)
-        objection = Objection{Stage::kForcedKernel, WhyOutranked(row, request, facts)};
+      if (!objection) {
+        objection = Objection{Stage::kForcedKernel, WhyOutranked(row, *plan, request, facts)};
+      }
       rejected.push_back({&row, std::move(*objection)});
     }
   }
@@ -378,7 +409,8 @@ Status ChooseRow(const RowRequest& request, const DeviceFacts& facts, Plan* plan
     return NothingFits(request, std::move(rejected));
   }
   plan->row = best;
-  plan->is_slower_substitute = IsSlowerSubstitute(*best, request, facts);
+  // A tuned row is faster than the one it stands in for.
+  plan->is_slower_substitute = IsSlowerSubstitute(*highest, request, facts);
   if (plan->is_slower_substitute && request.exec.forbid_slower) {
     return Unsupported(Format("exec.forbid_slower: %s is a slower substitute for %s", best->id,
                               RequestText(request).c_str()));

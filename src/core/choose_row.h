@@ -19,12 +19,16 @@ struct RowRequest {
   const BackwardProblem* backward = nullptr;  // of a backward pass
   const DecodeProblem* decode = nullptr;
   const QuantizeKvProblem* quantize_kv = nullptr;
+  const tune::TunedRow* tuned = nullptr;  // wins over ranks where its row fits
 };
 
 // Fills plan->row and plan->is_slower_substitute. rejections (may be null) gets one entry for every
 // other row of the operation that runs on the tensors' device, in registry order.
 Status ChooseRow(const RowRequest& request, const DeviceFacts& facts, Plan* plan,
                  std::vector<Rejection>* rejections);
+
+// Every row that fits, that of the highest rank first, whichever kernel is forced.
+std::vector<const KernelRow*> RowsThatFit(const RowRequest& request, const DeviceFacts& facts);
 
 // "forward on backend cpu, f32, head dim 64".
 std::string RequestText(const RowRequest& request);

@@ -4,6 +4,7 @@
 
 #include "core/build/exec.h"
 #include "core/choose_row.h"
+#include "core/tune/table.h"
 #include "device/dropout.h"
 
 namespace heed::core {
@@ -61,6 +62,20 @@ std::string DescribeAs(Op op, const ForwardProblem& problem) {
   return text + DescribeRule(problem.score) + Int8Text(problem);
 }
 
+// "" when ranks decided.
+std::string TunedText(const Plan& plan) {
+  if (plan.tuned == nullptr) return {};
+  constexpr double kMicroseconds = 1e6;
+  const tune::TunedRow& tuned = *plan.tuned;
+  if (tuned.row == tuned.default_row) {
+    return Format("tuning: measured %.4g us, and no other row faster\n",
+                  kMicroseconds * tuned.row_seconds);
+  }
+  return Format("tuning: chose this row, measured %.4g us against %.4g us of %s\n",
+                kMicroseconds * tuned.row_seconds, kMicroseconds * tuned.default_seconds,
+                tuned.default_row->id);
+}
+
 }  // namespace
 
 std::string DescribeRule(const ScoreRule& rule) {
@@ -111,6 +126,7 @@ std::string ExplainPlan(const std::string& description, const Status& planned, c
         Format("tasks: %" PRId64 " on %d workers, %" PRId64 " split%s of the keys\n",
                plan.num_tasks, plan.num_workers, plan.num_splits, plan.num_splits == 1 ? "" : "s");
     text += Format("workspace: %zu bytes\n", plan.workspace_bytes);
+    text += TunedText(plan);
     if (plan.remark != nullptr) text += Format("note: %s\n", plan.remark);
   } else {
     text += Format("kernel: none: %s: %s\n", StatusName(planned.code()), planned.message().c_str());

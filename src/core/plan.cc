@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <utility>
 
+#include "core/build/exec.h"
 #include "core/choose_row.h"
+#include "core/tune/table.h"
 #include "device/prelude.h"
 
 namespace heed::core {
@@ -117,6 +120,14 @@ RowRequest RequestOf(Op op, const ForwardProblem& problem, const DeviceFacts& fa
           op == Op::kForward ? &problem : nullptr};
 }
 
+// Under fixed_split a row must not depend on the batch, which a stored choice does.
+template <class Problem>
+const tune::TunedRow* TunedFor(const Problem& problem, const ExecOptions& exec,
+                               const DeviceFacts& facts) {
+  if (facts.tuning == nullptr || exec.forced_kernel != nullptr || exec.fixed_split) return nullptr;
+  return facts.tuning->Find(tune::ClassOf(problem, MostWorkers(exec, facts)));
+}
+
 // Rows that run as one task on the calling thread, without scratch.
 Status PlanSingleTask(const RowRequest& request, const DeviceFacts& facts, Plan* plan,
                       std::vector<Rejection>* rejections) {
@@ -126,17 +137,9 @@ Status PlanSingleTask(const RowRequest& request, const DeviceFacts& facts, Plan*
   return {};
 }
 
-}  // namespace
-
-std::int64_t NumQueryTiles(const Sequence& sequence, std::int64_t group, std::int64_t tile_q_rows) {
-  if (sequence.q_slots == 0) return 0;
-  return std::max<std::int64_t>(1, device::CeilDiv(sequence.q_len * group, tile_q_rows));
-}
-
-Status PlanForward(const ForwardProblem& problem, const DeviceFacts& facts, Plan* plan,
-                   std::vector<Rejection>* rejections) {
+Status PlanForwardAs(const RowRequest& request, const ForwardProblem& problem,
+                     const DeviceFacts& facts, Plan* plan, std::vector<Rejection>* rejections) {
   *plan = Plan{};
-  const RowRequest request = RequestOf(Op::kForward, problem, facts);
   HEED_RETURN_IF_ERROR(ChooseRow(request, facts, plan, rejections));
   if (plan->row->backend == Backend::kCpu) return PlanCpuForward(problem, facts, plan);
   if (plan->row->backend == Backend::kCuda) {
@@ -147,10 +150,8 @@ Status PlanForward(const ForwardProblem& problem, const DeviceFacts& facts, Plan
   return {};
 }
 
-Status PlanBackward(const BackwardProblem& problem, const DeviceFacts& facts, Plan* plan,
-                    std::vector<Rejection>* rejections) {
-  RowRequest request = RequestOf(Op::kBackward, problem.forward, facts);
-  request.backward = &problem;
+Status PlanBackwardAs(const RowRequest& request, const BackwardProblem& problem,
+                      const DeviceFacts& facts, Plan* plan, std::vector<Rejection>* rejections) {
   HEED_RETURN_IF_ERROR(PlanSingleTask(request, facts, plan, rejections));
   if (plan->row->backend == Backend::kCpu) {
     PlanCpuBackward(problem, facts, plan);
@@ -159,6 +160,63 @@ Status PlanBackward(const BackwardProblem& problem, const DeviceFacts& facts, Pl
   if (plan->row->backend == Backend::kWebgpu) PlanWebgpuBackward(problem.forward, plan);
   if (plan->row->backend != Backend::kCuda) return {};
   return facts.cuda.planner.plan_backward(problem, facts.cuda, plan);
+}
+
+// A stored choice is never the cause of an error: where its row cannot be planned, as problems of
+// one class may differ in size and strides, ranks decide.
+template <class PlanAs>
+Status PlanWithOrWithoutTuning(RowRequest request, const Plan* plan, PlanAs plan_as) {
+  Status status = plan_as(request);
+  if (status.ok() || plan->tuned == nullptr) return status;
+  request.tuned = nullptr;
+  return plan_as(request);
+}
+
+}  // namespace
+
+std::int64_t NumQueryTiles(const Sequence& sequence, std::int64_t group, std::int64_t tile_q_rows) {
+  if (sequence.q_slots == 0) return 0;
+  return std::max<std::int64_t>(1, device::CeilDiv(sequence.q_len * group, tile_q_rows));
+}
+
+Status FittingRows(const ForwardProblem& problem, const DeviceFacts& facts,
+                   std::vector<const KernelRow*>* rows) {
+  *rows = RowsThatFit(RequestOf(Op::kForward, problem, facts), facts);
+  Plan plan;
+  return rows->empty() ? PlanForward(problem, facts, &plan, nullptr) : Status();
+}
+
+Status FittingRows(const BackwardProblem& problem, const DeviceFacts& facts,
+                   std::vector<const KernelRow*>* rows) {
+  RowRequest request = RequestOf(Op::kBackward, problem.forward, facts);
+  request.backward = &problem;
+  *rows = RowsThatFit(request, facts);
+  Plan plan;
+  return rows->empty() ? PlanBackward(problem, facts, &plan, nullptr) : Status();
+}
+
+std::int64_t MostWorkers(const ExecOptions& exec, const DeviceFacts& facts) {
+  if (BackendFromAbi(exec.backend) != Backend::kCpu) return 0;
+  return exec.num_threads > 0 ? exec.num_threads : facts.num_cores;
+}
+
+Status PlanForward(const ForwardProblem& problem, const DeviceFacts& facts, Plan* plan,
+                   std::vector<Rejection>* rejections) {
+  RowRequest request = RequestOf(Op::kForward, problem, facts);
+  request.tuned = TunedFor(problem, problem.exec, facts);
+  return PlanWithOrWithoutTuning(std::move(request), plan, [&](const RowRequest& asked) {
+    return PlanForwardAs(asked, problem, facts, plan, rejections);
+  });
+}
+
+Status PlanBackward(const BackwardProblem& problem, const DeviceFacts& facts, Plan* plan,
+                    std::vector<Rejection>* rejections) {
+  RowRequest request = RequestOf(Op::kBackward, problem.forward, facts);
+  request.backward = &problem;
+  request.tuned = TunedFor(problem, problem.forward.exec, facts);
+  return PlanWithOrWithoutTuning(std::move(request), plan, [&](const RowRequest& asked) {
+    return PlanBackwardAs(asked, problem, facts, plan, rejections);
+  });
 }
 
 Status PlanCombine(const CombineProblem& problem, const DeviceFacts& facts, Plan* plan,

@@ -23,6 +23,11 @@ using Int8WorkspaceBytes = std::size_t (*)(const ForwardProblem& problem, std::i
 using BackwardWorkspaceBytes = std::size_t (*)(const KernelRow& row, const BackwardProblem& problem,
                                                std::int64_t num_workers);
 
+namespace tune {
+class DeviceTable;
+struct TunedRow;
+}  // namespace tune
+
 struct DecodeProblem;
 struct QuantizeKvProblem;
 // Likewise for a decode row: the same for every problem with these head dims.
@@ -87,6 +92,7 @@ struct DeviceFacts {
   DecodeScratchBytes cpu_decode_scratch = nullptr;          // null = CPU decode rows need none
   CudaFacts cuda;
   WebgpuFacts webgpu;
+  const tune::DeviceTable* tuning = nullptr;  // choices stored for the device; null = none
 };
 
 struct Plan {
@@ -97,6 +103,7 @@ struct Plan {
   std::size_t workspace_bytes = 0;
   bool is_slower_substitute = false;
   const char* remark = nullptr;  // static text for explain, such as why access is element-wise
+  const tune::TunedRow* tuned = nullptr;  // the stored choice that decided; null = ranks did
 };
 
 // One row that was not chosen, with the first reason.
@@ -120,6 +127,14 @@ Status PlanForward(const ForwardProblem& problem, const DeviceFacts& facts, Plan
                    std::vector<Rejection>* rejections);
 Status PlanBackward(const BackwardProblem& problem, const DeviceFacts& facts, Plan* plan,
                     std::vector<Rejection>* rejections);
+// The rows that would run the problem, the one of the highest rank first: what heed_tune measures.
+// Neither a forced kernel nor stored choices are looked at. Errors: as of the plan.
+Status FittingRows(const ForwardProblem& problem, const DeviceFacts& facts,
+                   std::vector<const KernelRow*>* rows);
+Status FittingRows(const BackwardProblem& problem, const DeviceFacts& facts,
+                   std::vector<const KernelRow*>* rows);
+// CPU workers that a call may use; 0 on a GPU. Part of what a stored choice is for.
+std::int64_t MostWorkers(const ExecOptions& exec, const DeviceFacts& facts);
 Status PlanCombine(const CombineProblem& problem, const DeviceFacts& facts, Plan* plan,
                    std::vector<Rejection>* rejections);
 Status PlanDropoutMask(const DropoutMaskProblem& problem, const DeviceFacts& facts, Plan* plan,

@@ -1,5 +1,5 @@
-// The memory of a session, as a backend keeps it. One object belongs to one session, whose calls
-// come one at a time.
+// The memory of a session, as a backend keeps it; heed_tune keeps its tensors in one, too. One
+// object belongs to one session, whose calls come one at a time.
 #ifndef HEED_CORE_SESSION_DEVICE_H_
 #define HEED_CORE_SESSION_DEVICE_H_
 
@@ -45,6 +45,9 @@ class SessionDevice {
   virtual Status Upload(const SessionStep& step) = 0;
   // Waits for decode calls made before, and for a host tensor until it is written.
   virtual Status Download(const void* rows, DType dtype, const TensorInfo& target) = 0;
+  // Plain bytes between the host and a block, or a place in one. Both wait until they are copied.
+  virtual Status Write(void* target, const void* host, std::size_t size_bytes) = 0;
+  virtual Status Read(const void* source, std::size_t size_bytes, void* host) = 0;
   virtual Status Synchronize() = 0;
   // Of the session's decode calls; null on the host.
   virtual void* stream() const = 0;

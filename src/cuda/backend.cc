@@ -7,7 +7,9 @@
 #include "cuda/decode.h"
 #include "cuda/device_state.h"
 #include "cuda/forward.h"
+#include "cuda/image_key.h"
 #include "cuda/jit.h"
+#include "cuda/kernel_sources.h"
 #include "cuda/kernels/mma/forward_shape.h"
 #include "cuda/row_family.h"
 #include "cuda/sm90_backward.h"
@@ -100,6 +102,22 @@ Status ReadFacts(heed_device_t device, core::CudaFacts* facts) {
   facts->max_shared_bytes = properties.max_shared_bytes;
   facts->has_tensor_maps = driver->tensor_map_encode_tiled != nullptr;
   return {};
+}
+
+Status DescribeDevice(heed_device_t device, std::string* text) {
+  const Driver* driver = nullptr;
+  HEED_RETURN_IF_ERROR(GetDriver(&driver));
+  DeviceState* state = nullptr;
+  HEED_RETURN_IF_ERROR(GetDeviceState(*driver, device.device_id, &state));
+  const DeviceProperties& properties = state->properties();
+  *text = core::Format("cuda: %s, sm_%d, %d multiprocessors", properties.name.c_str(),
+                       properties.compute_capability, properties.num_multiprocessors);
+  return {};
+}
+
+const std::string& KernelsDigest() {
+  static const std::string digest = core::Hex(DigestOfSources(KernelSources()));
+  return digest;
 }
 
 Status TakeErrors(heed_device_t device, heed_device_errors_t* errors) {

@@ -38,6 +38,11 @@ core::Status MakeSessionDevice(const core::ExecOptions& exec,
 // Reads and clears the counters that kernels on the device raised. Never waits.
 core::Status TakeErrors(heed_device_t device, heed_device_errors_t* errors);
 
+// "cuda: NVIDIA H200, sm_90, 132 multiprocessors". Errors: as of ReadFacts.
+core::Status DescribeDevice(heed_device_t device, std::string* text);
+// Of the sources of all kernels, computed once.
+const std::string& KernelsDigest();
+
 struct DeviceSummary {
   std::string name;
   int compute_capability = 0;

@@ -2,7 +2,6 @@
 
 #include "core/log.h"
 #include "core/os/files.h"
-#include "core/os/os.h"
 #include "cuda/image_record.h"
 
 namespace heed::cuda {
@@ -14,24 +13,6 @@ using core::LogLevel;
 constexpr std::size_t kMaxEntryBytes = std::size_t{64} << 20;
 
 }  // namespace
-
-std::string CacheFolder(std::string* reason) {
-  if (core::os::Environment("HEED_CACHE") == "0") {
-    *reason = "HEED_CACHE=0";
-    return {};
-  }
-  struct Place {
-    const char* variable;
-    const char* below;
-  };
-  for (const Place& place : {Place{"HEED_CACHE_DIR", ""}, Place{"XDG_CACHE_HOME", "/heed"},
-                             Place{"HOME", "/.cache/heed"}}) {
-    const std::string value = core::os::Environment(place.variable);
-    if (value.starts_with('/')) return value + place.below;
-  }
-  *reason = "none of HEED_CACHE_DIR, XDG_CACHE_HOME and HOME holds an absolute path";
-  return {};
-}
 
 std::string KernelCache::EntryPath(const ImageKey& key) const {
   return folder_ + "/" + core::Hex(key) + ".heedimg";

@@ -7,14 +7,13 @@
 #include <mutex>
 #include <string>
 
+#include "core/cache_folder.h"
 #include "cuda/image_key.h"
 
 namespace heed::cuda {
 
-// Where entries lie: HEED_CACHE_DIR, else XDG_CACHE_HOME/heed, else HOME/.cache/heed; only absolute
-// paths count. Empty when HEED_CACHE=0 turns the cache off or no variable names a place; *reason
-// then says which.
-std::string CacheFolder(std::string* reason);
+// Where entries lie.
+using core::CacheFolder;
 
 class KernelCache {
  public:

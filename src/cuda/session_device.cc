@@ -200,6 +200,26 @@ Status SessionDevice::Download(const void* rows, core::DType dtype, const Tensor
   return {};
 }
 
+Status SessionDevice::Write(void* target, const void* host, std::size_t size_bytes) {
+  CallContext context;
+  HEED_RETURN_IF_ERROR(context.Enter(exec_));
+  HEED_RETURN_IF_ERROR(CheckResult(context.driver(),
+                                   context.driver().memcpy_to_device_async(
+                                       PointerOf(target), host, size_bytes, context.stream()),
+                                   "copying to the device"));
+  return Synchronize();
+}
+
+Status SessionDevice::Read(const void* source, std::size_t size_bytes, void* host) {
+  CallContext context;
+  HEED_RETURN_IF_ERROR(context.Enter(exec_));
+  HEED_RETURN_IF_ERROR(CheckResult(
+      context.driver(),
+      context.driver().memcpy_to_host_async(host, PointerOf(source), size_bytes, context.stream()),
+      "copying to the host"));
+  return Synchronize();
+}
+
 Status SessionDevice::Synchronize() {
   CallContext context;
   HEED_RETURN_IF_ERROR(context.Enter(exec_));

@@ -46,6 +46,7 @@ static const heed_dropout_mask_args_t kDropoutMask = HEED_DROPOUT_MASK_ARGS_INIT
 static const heed_session_config_t kSession = HEED_SESSION_CONFIG_INIT;
 static const heed_session_info_t kSessionInfo = HEED_SESSION_INFO_INIT;
 static const heed_pack_args_t kPack = HEED_PACK_ARGS_INIT;
+static const heed_tune_options_t kTune = HEED_TUNE_OPTIONS_INIT;
 static const heed_plan_info_t kPlan = HEED_PLAN_INFO_INIT;
 static const heed_device_errors_t kErrors = HEED_DEVICE_ERRORS_INIT;
 static const heed_paging_args_t kPaging = HEED_PAGING_ARGS_INIT;
@@ -55,5 +56,5 @@ size_t heed_c99_total_bytes(void) {
   return kBackward.struct_size + kDecode.struct_size + kQuant.struct_size + kCombine.struct_size +
          kQuantize.struct_size + kDropoutMask.struct_size + kSession.struct_size +
          kSessionInfo.struct_size + kPlan.struct_size + kErrors.struct_size + kPaging.struct_size +
-         kPack.struct_size;
+         kPack.struct_size + kTune.struct_size;
 }

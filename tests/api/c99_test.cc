@@ -22,13 +22,13 @@ TEST(C99, AProgramInCRuns) {
 }
 
 TEST(C99, InitValuesCarryTheirSize) {
-  EXPECT_EQ(heed_c99_total_bytes(),
-            sizeof(heed_backward_args_t) + sizeof(heed_decode_args_t) +
-                sizeof(heed_kv_quant_args_t) + sizeof(heed_combine_args_t) +
-                sizeof(heed_quantize_kv_args_t) + sizeof(heed_dropout_mask_args_t) +
-                sizeof(heed_session_config_t) + sizeof(heed_session_info_t) +
-                sizeof(heed_plan_info_t) + sizeof(heed_device_errors_t) +
-                sizeof(heed_paging_args_t) + sizeof(heed_pack_args_t));
+  EXPECT_EQ(
+      heed_c99_total_bytes(),
+      sizeof(heed_backward_args_t) + sizeof(heed_decode_args_t) + sizeof(heed_kv_quant_args_t) +
+          sizeof(heed_combine_args_t) + sizeof(heed_quantize_kv_args_t) +
+          sizeof(heed_dropout_mask_args_t) + sizeof(heed_session_config_t) +
+          sizeof(heed_session_info_t) + sizeof(heed_plan_info_t) + sizeof(heed_device_errors_t) +
+          sizeof(heed_paging_args_t) + sizeof(heed_pack_args_t) + sizeof(heed_tune_options_t));
 }
 
 TEST(C99, ValuesThatAreNoEnumerators) {

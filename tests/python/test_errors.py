@@ -133,3 +133,23 @@ def test_explain_names_the_kernel_and_info_the_backends():
     assert "kernel: cpu." in heed.explain(q, k, v, causal=True)
     assert "backward" in heed.explain(q, k, v, backward=True)
     assert heed.info()["backends"]
+
+
+def test_tune_stores_what_explain_then_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEED_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("HEED_TUNE", "on")
+    monkeypatch.delenv("HEED_CACHE", raising=False)
+    q, k, v = arrays()
+    assert heed.clear_tuning() == 0
+    rows = heed.tune(q, k, v, num_rounds=3, slice_seconds=1e-4)
+    assert rows[0]["verdict"] == "default" and rows[0]["ratio"] == 1.0
+    assert not [row for row in rows if row["verdict"] == "refused"]
+    chosen = [row["kernel"] for row in rows if row["is_chosen"]]
+    assert [choice["kernel"] for choice in heed.tuned()] == chosen
+    assert "tuning: " in heed.explain(q, k, v)
+    assert heed.clear_tuning() == 1
+    assert "tuning: " not in heed.explain(q, k, v)
+    assert heed.tune(q, k, v, backward=True, dry_run=True, num_rounds=1, slice_seconds=1e-4)
+    assert heed.tuned() == []
+    with pytest.raises(heed.InvalidArgumentError, match="exec.kernel"):
+        heed.tune(q, k, v, kernel=chosen[0])

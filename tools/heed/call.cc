@@ -67,6 +67,11 @@ void TensorBinding::Bind(const Tensor& tensor) {
 
 void TensorBinding::BindCompact(const Tensor& tensor) { Bind(tensor); }
 
+void TensorBinding::PlaceOnGpu(std::int32_t ordinal) {
+  abi_.data = nullptr;
+  abi_.device = {HEED_DEVICE_CUDA, ordinal};
+}
+
 void TensorBinding::BindRows(const Tensor& tensor, Layout layout) {
   Bind(tensor);
   if (layout == Layout::kRowsHeads) return;
@@ -162,6 +167,17 @@ void ForwardCall::BindScore(const Options& options) {
     score_.dropout_seed = options.seed;
     score_.dropout_offset = score.dropout_offset;
   }
+}
+
+void ForwardCall::PlaceOnGpu(std::int32_t ordinal, std::int64_t max_q_len,
+                             std::int64_t max_kv_len) {
+  for (TensorBinding& operand : operands_) operand.PlaceOnGpu(ordinal);
+  o_.PlaceOnGpu(ordinal);
+  lse_.PlaceOnGpu(ordinal);
+  const bool has_lengths_q = varlen_.cu_seqlens_q != nullptr || varlen_.seqused_q != nullptr;
+  const bool has_lengths_kv = varlen_.cu_seqlens_kv != nullptr || varlen_.seqused_kv != nullptr;
+  if (has_lengths_q) varlen_.max_seqlen_q = max_q_len;
+  if (has_lengths_kv) varlen_.max_seqlen_kv = max_kv_len;
 }
 
 void ForwardCall::UseWorkspace(void* workspace, std::size_t num_bytes) {

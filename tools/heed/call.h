@@ -22,6 +22,8 @@ class TensorBinding {
   // The ABI's [.., row, head, dim] order over memory in the order of the layout.
   void BindRows(const Tensor& tensor, Layout layout);
   void BindCompact(const Tensor& tensor);
+  // A tensor of this shape on CUDA device `ordinal`, without data: enough to plan and to tune.
+  void PlaceOnGpu(std::int32_t ordinal);
   const heed_tensor_t* get() const { return &abi_; }
 
  private:
@@ -51,6 +53,8 @@ class ForwardCall {
 
   heed_exec_args_t* exec() { return &exec_; }
   const heed_forward_args_t* args() const { return &args_; }
+  // Tensors as of TensorBinding::PlaceOnGpu; sequences have at most these rows.
+  void PlaceOnGpu(std::int32_t ordinal, std::int64_t max_q_len, std::int64_t max_kv_len);
   // Scratch kept over many calls, so that timings do not include the allocator.
   void UseWorkspace(void* workspace, std::size_t num_bytes);
 

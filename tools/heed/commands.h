@@ -12,6 +12,7 @@ int RunForward(const Options& options);
 int RunCheck(const Options& options);
 int RunBench(const Options& options);
 int RunPack(const Options& options);
+int RunTune(const Options& options);
 
 }  // namespace heed::tools
 

@@ -25,6 +25,8 @@ int Dispatch(const Options& options) {
       return RunBench(options);
     case Command::kPack:
       return RunPack(options);
+    case Command::kTune:
+      return RunTune(options);
   }
   return kExitBadInput;
 }

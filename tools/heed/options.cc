@@ -164,10 +164,13 @@ void AddRunOptions(CLI::App* app, Options* options) {
       ->group("Output files");
 }
 
+void AddOpOption(CLI::App* app, Options* options, const char* help) {
+  AddChoice(app, "--op", kBenchOps, &options->bench.op, help);
+}
+
 void AddBenchOptions(CLI::App* app, Options* options) {
   BenchOptions& bench = options->bench;
-  AddChoice(app, "--op", kBenchOps, &bench.op,
-            "forward (default), backward, or decode against a cache of --skv rows");
+  AddOpOption(app, options, "forward (default), backward, or decode against a cache of --skv rows");
   AddChoice(app, "--int8", kBenchInt8, &bench.int8,
             "forward over int8 q, k, v: P V in f32, bf16 or u8, or the fixed-point softmax");
   app->add_option("--preset", bench.preset,
@@ -206,6 +209,8 @@ Examples:
   heed bench --heads 1 --d 128 --lengths 1024,4096 --materialized
   heed bench --int8 u8 --heads 1 --d 128 --sq 4096 --thread-counts 1
   heed bench --op backward --heads 1 --d 128 --sq 4096 --thread-counts 1,2
+  heed tune --backend cuda --dtype bf16 --causal --batch 4 --heads 16 --sq 4096 --d 128
+  heed tune --list
   heed pack build --arch 80,90a -o heed.heedpack)";
 
 struct Subcommands {
@@ -215,6 +220,7 @@ struct Subcommands {
   CLI::App* check;
   CLI::App* bench;
   CLI::App* pack;
+  CLI::App* tune;
 };
 
 Subcommands DefineSubcommands(CLI::App* app, Options* options) {
@@ -224,7 +230,9 @@ Subcommands DefineSubcommands(CLI::App* app, Options* options) {
       app->add_subcommand("run", "Compute attention from files and write o and lse"),
       app->add_subcommand("check", "Compare a kernel with the double-precision oracle"),
       app->add_subcommand("bench", "Time kernels beside the machine's own peak"),
-      app->add_subcommand("pack", "Compile GPU kernels ahead of time, and look at what was made")};
+      app->add_subcommand("pack", "Compile GPU kernels ahead of time, and look at what was made"),
+      app->add_subcommand("tune",
+                          "Measure the kernels that could run a problem and keep the fastest")};
   sub.info->add_flag("--json", options->json, "print JSON");
   AddProblemOptions(sub.explain, options);
   AddProblemOptions(sub.run, options);
@@ -236,6 +244,15 @@ Subcommands DefineSubcommands(CLI::App* app, Options* options) {
   AddExecOptions(sub.bench, options);
   AddBenchOptions(sub.bench, options);
   AddPackSubcommands(sub.pack, &options->pack);
+  AddShapeOptions(sub.tune, options);
+  AddFeatureOption(sub.tune, options);
+  AddTypeOptions(sub.tune, options);
+  AddLayoutOption(sub.tune, options);
+  AddScoreOptions(sub.tune, options);
+  AddExecOptions(sub.tune, options);
+  AddOpOption(sub.tune, options,
+              "forward (default) or backward; decode has nothing to choose from");
+  AddTuneOptions(sub.tune, &options->tune);
   return sub;
 }
 
@@ -245,6 +262,7 @@ Command Chosen(const Subcommands& sub) {
   if (sub.run->parsed()) return Command::kRun;
   if (sub.check->parsed()) return Command::kCheck;
   if (sub.bench->parsed()) return Command::kBench;
+  if (sub.tune->parsed()) return Command::kTune;
   return Command::kPack;
 }
 
@@ -278,6 +296,9 @@ ParseOutcome ParseOptions(int argc, char** argv, Options* options) {
   }
   options->command = Chosen(sub);
   RequireEffect(*app.get_subcommands()[0], *options);
+  if (options->command == Command::kTune) {
+    RequireTuneEffect(*sub.tune, options->tune, options->exec.backend);
+  }
   for (int i = 0; i < argc; ++i)
     options->command_line += (i == 0 ? "" : " ") + std::string(argv[i]);
   return ParseOutcome::kRun;

@@ -12,10 +12,11 @@
 #include "operand.h"
 #include "pack_options.h"
 #include "tensor.h"
+#include "tune_options.h"
 
 namespace heed::tools {
 
-enum class Command : std::uint8_t { kInfo, kExplain, kRun, kCheck, kBench, kPack };
+enum class Command : std::uint8_t { kInfo, kExplain, kRun, kCheck, kBench, kPack, kTune };
 
 // Order of the axes of q, k, v and o in memory; packed tensors drop the batch axis.
 enum class Layout : std::uint8_t { kRowsHeads, kHeadsRows };
@@ -102,6 +103,7 @@ struct Options {
   OutputOptions output;
   BenchOptions bench;
   PackOptions pack;
+  TuneOptions tune;
   Layout layout = Layout::kRowsHeads;
   std::optional<ElementType> type;  // of q, k, v; empty = as in the files, f32 for random tensors
   std::uint64_t seed = 0;           // of random tensors and of dropout

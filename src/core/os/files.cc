@@ -226,6 +226,12 @@ bool IsRegularFile(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
+bool RemoveFile(const std::string& path, std::string* error) {
+  if (std::remove(path.c_str()) == 0 || errno == ENOENT) return true;
+  *error = Reason(path, "remove");
+  return false;
+}
+
 bool AppendToFile(const std::string& path, std::string_view text) {
   if (path.empty()) return WriteAll(STDERR_FILENO, text);
   const Descriptor file(
