@@ -554,7 +554,7 @@ HEED_API heed_status_t heed_info(heed_info_format_t format, char* text, size_t c
  * fixed_split, leave stored choices aside. */
 typedef enum heed_tune_verdict {
   HEED_TUNE_DEFAULT = 0, /* what runs without tuning: the others are compared with it */
-  HEED_TUNE_FASTER = 1,  /* by more than 2 % and by more than the spread of the rounds */
+  HEED_TUNE_FASTER = 1,  /* by more than 2 %, 1 us and the spread of the rounds */
   HEED_TUNE_NOT_FASTER = 2,
   HEED_TUNE_FAR_SLOWER = 3, /* more than twice the fastest at a first look, not measured further */
   HEED_TUNE_REFUSED = 4     /* it failed, or its results differ by more than rounding: `reason` */
@@ -597,8 +597,8 @@ typedef struct heed_tune_options {
 HEED_API heed_status_t heed_tune(heed_op_t op, const void* args,
                                  const heed_tune_options_t* options);
 
-/* Every stored choice: device, problem class, rows and times, and whether this library would use it
- * on a device of this machine. Buffer rules as for heed_explain. */
+/* Every stored choice: device, problem class, rows and times, and whether it was made for this
+ * library. Buffer rules as for heed_explain. */
 HEED_API heed_status_t heed_tune_describe(heed_info_format_t format, char* text,
                                           size_t capacity_bytes, size_t* needed_bytes);
 

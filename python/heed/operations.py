@@ -356,8 +356,8 @@ def dropout_mask(shape, dropout_p, *, seed=0, offset=0, out=None, **options):
 
 
 def planned_call(name, q, k, v, backward, return_lse, options):
-    """(op, args) of attention(q, k, v, **options), or of its gradients, without the call; args keeps
-    alive what it points to. name: of the function that asks."""
+    """(op, args) of attention(q, k, v, **options), or of its gradients, without the call; args
+    keeps alive what it points to. name: of the function that asks."""
     o, lse = _outputs(q, v, Builder(q), options, None)
     call = ForwardCall(name, q, k, v, o, lse if return_lse or backward else None, options)
     args, op = call.args, abi.OP_FORWARD

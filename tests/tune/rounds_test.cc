@@ -31,6 +31,12 @@ TEST(Rounds, AGainWithinTheSpreadIsNone) {
   EXPECT_EQ(FastestRow(CompareRows(steady)), 1u);
 }
 
+TEST(Rounds, AGainBelowAMicrosecondIsNone) {
+  EXPECT_EQ(FastestRow(CompareRows({{10e-6, 10e-6, 10e-6}, {9.1e-6, 9.1e-6, 9.1e-6}})), 0u);
+  EXPECT_EQ(FastestRow(CompareRows({{10e-6, 10e-6, 10e-6}, {8.9e-6, 8.9e-6, 8.9e-6}})), 1u);
+  EXPECT_EQ(FastestRow(CompareRows({{50e-6, 50e-6, 50e-6}, {48e-6, 48e-6, 48e-6}})), 1u);
+}
+
 TEST(Rounds, TheLowestRatioWins) {
   EXPECT_EQ(FastestRow(CompareRows({{1.0}, {0.9}, {0.7}, {0.8}, {1.5}})), 2u);
   EXPECT_EQ(FastestRow(CompareRows({{1.0}, {1.1}, {3.0}})), 0u);

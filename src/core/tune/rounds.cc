@@ -23,6 +23,7 @@ RowTiming Compare(const RoundSeconds& row, const RoundSeconds& baseline) {
   RowTiming timing;
   timing.median_seconds = Quantile(row, 0.5);
   timing.ratio = Quantile(ratios, 0.5);
+  timing.saved_seconds = (1.0 - timing.ratio) * Quantile(baseline, 0.5);
   timing.spread = 0.5 * (Quantile(ratios, 0.75) - Quantile(ratios, 0.25)) / timing.ratio;
   return timing;
 }
@@ -36,7 +37,8 @@ std::vector<RowTiming> CompareRows(const std::vector<RoundSeconds>& rows) {
 }
 
 bool IsFaster(const RowTiming& timing) {
-  return 1.0 - timing.ratio > std::max(kLeastGain, timing.spread);
+  return 1.0 - timing.ratio > std::max(kLeastGain, timing.spread) &&
+         timing.saved_seconds > kLeastSavedSeconds;
 }
 
 std::size_t FastestRow(const std::vector<RowTiming>& timings) {
