@@ -91,7 +91,7 @@ TEST_F(TuneCli, RefusesWrongUse) {
   ExpectError(Tune({"--gpu", "1"}), 2, "--gpu: belongs to --backend cuda");
   ExpectError(Tune({"--seed", "1"}), 2, "--seed");
   ExpectError(Run("tune", {"--rounds", "0"}), 2, "--rounds");
-  ExpectError(Run("tune", {"--slice-seconds", "nan"}), 2, "--slice-seconds");
+  ExpectError(Run("tune", {"--slice-seconds", "nan"}), 2, "slice_seconds = nan");
   ExpectError(Run("tune", {"--d", "9000"}), 3, "no kernel row");
   ExpectError(Run("tune", {"--json"}), 2, "--json: belongs to --list");
   ExpectError(Run("tune", {"--list", "--d", "64"}), 2, "--d: has no effect beside --list");
