@@ -132,13 +132,14 @@ Status Decode(const heed_decode_args_t* args) {
   return cpu::RunDecode(problem, plan, workspace.data());
 }
 
-Status PrepareDecode(const heed_decode_args_t* args) {
+Status PrepareDecode(const heed_decode_args_t* args, std::size_t* workspace_bytes) {
   core::DecodeProblem problem;
   core::DeviceFacts facts;
   Plan plan;
   HEED_RETURN_IF_ERROR(core::BuildDecodeProblem(args, Purpose::kPlan, &problem));
   HEED_RETURN_IF_ERROR(ReadFacts(problem.attention.exec, &facts));
   HEED_RETURN_IF_ERROR(core::PlanDecode(problem, facts, &plan, nullptr));
+  *workspace_bytes = plan.workspace_bytes;
   if (plan.row->backend == core::Backend::kWebgpu) {
     return webgpu::Decode(problem, plan, webgpu::Action::kPrepare);
   }

@@ -2,14 +2,16 @@
 #ifndef HEED_API_DECODE_H_
 #define HEED_API_DECODE_H_
 
+#include <cstddef>
+
 #include "core/status.h"
 
 namespace heed::api {
 
 core::Status Decode(const heed_decode_args_t* args);
-// What Decode would say of the same call before it runs, and its kernels are loaded; data pointers
-// may be null.
-core::Status PrepareDecode(const heed_decode_args_t* args);
+// What Decode would say of the same call before it runs, its kernels are loaded, and the workspace
+// it needs; data pointers may be null.
+core::Status PrepareDecode(const heed_decode_args_t* args, std::size_t* workspace_bytes);
 
 }  // namespace heed::api
 

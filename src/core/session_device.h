@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 
+#include "core/status.h"
 #include "core/tensor_info.h"
 
 namespace heed::core {
@@ -40,6 +41,9 @@ class SessionDevice {
 
   // Whether a caller's tensor can be read (or written) by Upload and Download.
   virtual Status CheckTensor(const TensorInfo& tensor, DType session_dtype) const = 0;
+  // Whether the upload of a step of so many bytes runs beside decode calls made before. Its block
+  // must then not be that of the upload before.
+  virtual bool UploadsAhead(std::size_t) const { return false; }
   // Later decode calls see the step. The tensors may change as soon as the call returns, those in
   // device memory once the work before the next Synchronize is done.
   virtual Status Upload(const SessionStep& step) = 0;
@@ -49,6 +53,15 @@ class SessionDevice {
   virtual Status Write(void* target, const void* host, std::size_t size_bytes) = 0;
   virtual Status Read(const void* source, std::size_t size_bytes, void* host) = 0;
   virtual Status Synchronize() = 0;
+  // Decode calls on stream() between the two are recorded instead of run, and Replay runs them as
+  // they are then: with the contents that their memory has, in one submission. A new recording
+  // replaces the former one. *is_recording false: the device cannot, now or ever.
+  virtual Status BeginRecording(bool* is_recording) {
+    *is_recording = false;
+    return {};
+  }
+  virtual Status EndRecording() { return Internal("a session device that records nothing"); }
+  virtual Status Replay() { return Internal("a session device that records nothing"); }
   // Of the session's decode calls; null on the host.
   virtual void* stream() const = 0;
 };

@@ -67,10 +67,16 @@ Status BindAll(const core::os::DynamicLibrary& library, Driver* d) {
       SymbolFor("cuStreamCreate", &d->stream_create),
       SymbolFor("cuStreamDestroy_v2", &d->stream_destroy),
       SymbolFor("cuStreamSynchronize", &d->stream_synchronize),
+      SymbolFor("cuStreamWaitEvent", &d->stream_wait_event),
       SymbolFor("cuEventCreate", &d->event_create),
       SymbolFor("cuEventDestroy_v2", &d->event_destroy),
       SymbolFor("cuEventRecord", &d->event_record),
       SymbolFor("cuEventSynchronize", &d->event_synchronize),
+      SymbolFor("cuStreamBeginCapture_v2", &d->stream_begin_capture),
+      SymbolFor("cuStreamEndCapture", &d->stream_end_capture),
+      SymbolFor("cuGraphDestroy", &d->graph_destroy),
+      SymbolFor("cuGraphLaunch", &d->graph_launch),
+      SymbolFor("cuGraphExecDestroy", &d->graph_exec_destroy),
   };
   for (const Symbol& symbol : symbols) {
     *symbol.target = library.Symbol(symbol.name);
@@ -83,6 +89,9 @@ Status BindAll(const core::os::DynamicLibrary& library, Driver* d) {
   }
   // CUDA 12; without it a context's address stands for its identity.
   *SymbolFor("cuCtxGetId", &d->context_get_id).target = library.Symbol("cuCtxGetId");
+  // CUDA 11.4; without it sessions replay no graphs.
+  *SymbolFor("cuGraphInstantiateWithFlags", &d->graph_instantiate).target =
+      library.Symbol("cuGraphInstantiateWithFlags");
   // CUDA 11.8; without it no kernel starts before the one in front of it has ended.
   *SymbolFor("cuLaunchKernelEx", &d->launch_kernel_ex).target = library.Symbol("cuLaunchKernelEx");
   // CUDA 12; without it there are no kernels that load by TMA.

@@ -19,6 +19,8 @@ using Function = struct CUfunc_st*;
 using Stream = struct CUstream_st*;
 using Event = struct CUevent_st*;
 using MemoryPool = struct CUmemPoolHandle_st*;
+using Graph = struct CUgraph_st*;
+using GraphExec = struct CUgraphExec_st*;
 
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kErrorOutOfMemory = 2;
@@ -87,6 +89,8 @@ inline constexpr unsigned kHostAllocPortable = 1;
 inline constexpr unsigned kHostAllocMapped = 2;
 inline constexpr unsigned kStreamNonBlocking = 1;  // does not wait for the default stream
 inline constexpr unsigned kEventDisableTiming = 2;
+// CUstreamCaptureMode: other calls of this and other threads go on as always.
+inline constexpr int kCaptureRelaxed = 2;
 
 struct Driver {
   Result (*init)(unsigned flags);
@@ -126,11 +130,19 @@ struct Driver {
   Result (*stream_create)(Stream*, unsigned flags);
   Result (*stream_destroy)(Stream);
   Result (*stream_synchronize)(Stream);
+  Result (*stream_wait_event)(Stream, Event, unsigned flags);
   Result (*event_create)(Event*, unsigned flags);
   Result (*event_destroy)(Event);
   Result (*event_record)(Event, Stream);
   Result (*event_synchronize)(Event);
+  Result (*stream_begin_capture)(Stream, int mode);
+  Result (*stream_end_capture)(Stream, Graph*);
+  Result (*graph_destroy)(Graph);
+  Result (*graph_launch)(GraphExec, Stream);
+  Result (*graph_exec_destroy)(GraphExec);
 
+  // CUDA 11.4, else null.
+  Result (*graph_instantiate)(GraphExec*, Graph, unsigned long long flags);
   // CUDA 11.8, else null.
   Result (*launch_kernel_ex)(const LaunchConfig*, Function, void** parameters, void** extra);
   // CUDA 12, else null. Types and enumerations as in cuTensorMapEncodeTiled.

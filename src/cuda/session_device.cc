@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <utility>
 
 #include "core/build/exec.h"
 #include "core/session_rows.h"
@@ -38,8 +39,14 @@ SessionDevice::~SessionDevice() {
   CallContext context;
   if (!context.Enter(exec_).ok()) return;
   context.driver().stream_synchronize(context.stream());
+  if (copy_stream_ != nullptr) context.driver().stream_synchronize(copy_stream_);
   for (Staging& staging : uploads_) FreeStaging(context, &staging);
   FreeStaging(context, &download_);
+  for (const Event mark : marks_) {
+    if (mark != nullptr) context.driver().event_destroy(mark);
+  }
+  if (copy_stream_ != nullptr) context.driver().stream_destroy(copy_stream_);
+  if (recording_ != nullptr) context.driver().graph_exec_destroy(recording_);
   for (const Block& block : blocks_) Free(context, block);
   if (!owns_stream_) return;
   // Memory goes back to the pool in the order of the stream, which must outlive that.
@@ -84,6 +91,7 @@ Status SessionDevice::Allocate(std::size_t size_bytes, void** block) {
   HEED_RETURN_IF_ERROR(context.Enter(exec_));
   HEED_RETURN_IF_ERROR(AllocateBlock(context, size_bytes, block));
   blocks_.push_back({*block, size_bytes});
+  has_new_block_ = true;
   if (PointerOf(*block) % core::kGpuWorkspaceAlignmentBytes == 0) return {};
   return core::InvalidArgument(Format("exec.allocator.allocate = 0x%" PRIx64
                                       ": its block must be aligned to %zu bytes",
@@ -150,6 +158,45 @@ void SessionDevice::FreeStaging(const CallContext& context, Staging* staging) {
   *staging = {};
 }
 
+bool SessionDevice::UploadsAhead(std::size_t step_bytes) const {
+  constexpr std::size_t kLeastBytes = 1 << 20;  // 20 us of a PCIe bus; events take a few
+  return step_bytes >= kLeastBytes;
+}
+
+Status SessionDevice::BeginUpload(const CallContext& context, std::size_t step_bytes,
+                                  Stream* stream) {
+  const Driver& driver = context.driver();
+  *stream = context.stream();
+  if (!UploadsAhead(step_bytes)) return {};
+  if (copy_stream_ == nullptr) {
+    HEED_RETURN_IF_ERROR(CheckResult(
+        driver, driver.stream_create(&copy_stream_, kStreamNonBlocking), "cuStreamCreate"));
+  }
+  for (Event& mark : marks_) {
+    if (mark != nullptr) continue;
+    HEED_RETURN_IF_ERROR(
+        CheckResult(driver, driver.event_create(&mark, kEventDisableTiming), "cuEventCreate"));
+  }
+  std::swap(marks_[0], marks_[1]);
+  HEED_RETURN_IF_ERROR(
+      CheckResult(driver, driver.event_record(marks_[0], context.stream()), "cuEventRecord"));
+  // What used the block was in the stream when the upload before began; events that were never
+  // recorded are not waited for.
+  const Event awaited = has_new_block_ ? marks_[0] : marks_[1];
+  has_new_block_ = false;
+  *stream = copy_stream_;
+  return CheckResult(driver, driver.stream_wait_event(copy_stream_, awaited, 0),
+                     "cuStreamWaitEvent");
+}
+
+Status SessionDevice::EndUpload(const CallContext& context, Event copied, Stream stream) const {
+  const Driver& driver = context.driver();
+  HEED_RETURN_IF_ERROR(CheckResult(driver, driver.event_record(copied, stream), "cuEventRecord"));
+  if (stream == context.stream()) return {};
+  return CheckResult(driver, driver.stream_wait_event(context.stream(), copied, 0),
+                     "cuStreamWaitEvent");
+}
+
 Status SessionDevice::Upload(const core::SessionStep& step) {
   CallContext context;
   HEED_RETURN_IF_ERROR(context.Enter(exec_));
@@ -158,13 +205,13 @@ Status SessionDevice::Upload(const core::SessionStep& step) {
   HEED_RETURN_IF_ERROR(Prepare(context, step.size_bytes, &staging));
   next_upload_ = (next_upload_ + 1) % kUploadsAhead;
   core::PackStep(step, staging.data);
-  HEED_RETURN_IF_ERROR(
-      CheckResult(driver,
-                  driver.memcpy_to_device_async(PointerOf(step.block), staging.data,
-                                                step.size_bytes, context.stream()),
-                  "copying a step to the device"));
-  HEED_RETURN_IF_ERROR(
-      CheckResult(driver, driver.event_record(staging.copied, context.stream()), "cuEventRecord"));
+  Stream stream = nullptr;
+  HEED_RETURN_IF_ERROR(BeginUpload(context, step.size_bytes, &stream));
+  HEED_RETURN_IF_ERROR(CheckResult(
+      driver,
+      driver.memcpy_to_device_async(PointerOf(step.block), staging.data, step.size_bytes, stream),
+      "copying a step to the device"));
+  HEED_RETURN_IF_ERROR(EndUpload(context, staging.copied, stream));
   for (const core::SessionStep::Rows& rows : step.rows) {
     if (core::IsHostDevice(rows.source->device)) continue;
     HEED_RETURN_IF_ERROR(
@@ -225,6 +272,46 @@ Status SessionDevice::Synchronize() {
   HEED_RETURN_IF_ERROR(context.Enter(exec_));
   return CheckResult(context.driver(), context.driver().stream_synchronize(context.stream()),
                      "waiting for the session");
+}
+
+Status SessionDevice::BeginRecording(bool* is_recording) {
+  *is_recording = false;
+  CallContext context;
+  HEED_RETURN_IF_ERROR(context.Enter(exec_));
+  const Driver& driver = context.driver();
+  bool is_capturing = false;  // by the caller, on exec.stream
+  HEED_RETURN_IF_ERROR(context.IsCapturing(&is_capturing));
+  if (is_capturing || driver.graph_instantiate == nullptr) return {};
+  // Refused by default streams.
+  *is_recording = driver.stream_begin_capture(context.stream(), kCaptureRelaxed) == kSuccess;
+  return {};
+}
+
+Status SessionDevice::EndRecording() {
+  CallContext context;
+  HEED_RETURN_IF_ERROR(context.Enter(exec_));
+  const Driver& driver = context.driver();
+  Graph graph = nullptr;
+  GraphExec made = nullptr;
+  HEED_RETURN_IF_ERROR(CheckResult(driver, driver.stream_end_capture(context.stream(), &graph),
+                                   "cuStreamEndCapture"));
+  const Result instantiated = driver.graph_instantiate(&made, graph, 0);
+  driver.graph_destroy(graph);
+  HEED_RETURN_IF_ERROR(CheckResult(driver, instantiated, "cuGraphInstantiate"));
+  if (recording_ != nullptr) {
+    // Steps of it may still run.
+    driver.stream_synchronize(context.stream());
+    driver.graph_exec_destroy(recording_);
+  }
+  recording_ = made;
+  return {};
+}
+
+Status SessionDevice::Replay() {
+  CallContext context;
+  HEED_RETURN_IF_ERROR(context.Enter(exec_));
+  return CheckResult(context.driver(), context.driver().graph_launch(recording_, context.stream()),
+                     "cuGraphLaunch");
 }
 
 Status MakeSessionDevice(const core::ExecOptions& exec,

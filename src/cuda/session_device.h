@@ -1,9 +1,9 @@
 // Session memory on a GPU.
 //
 // A step comes through pinned host memory in one copy: cache lengths, q, k and v stand side by side
-// on both sides. Copies and kernels of a session share one stream: a step must be copied before it
-// is attended to, and its output be there before it is fetched, so a second stream would only add
-// events.
+// on both sides. Copies of small steps and kernels share one stream: a step must be copied before
+// it is attended to, so a second stream would only add events. Chunks of a prompt are copied on a
+// stream of their own, while the ones before are attended to.
 #ifndef HEED_CUDA_SESSION_DEVICE_H_
 #define HEED_CUDA_SESSION_DEVICE_H_
 
@@ -31,12 +31,16 @@ class SessionDevice final : public core::SessionDevice {
   core::Status Release(void* block) override;
   core::Status CheckTensor(const core::TensorInfo& tensor,
                            core::DType session_dtype) const override;
+  bool UploadsAhead(std::size_t step_bytes) const override;
   core::Status Upload(const core::SessionStep& step) override;
   core::Status Download(const void* rows, core::DType dtype,
                         const core::TensorInfo& target) override;
   core::Status Write(void* target, const void* host, std::size_t size_bytes) override;
   core::Status Read(const void* source, std::size_t size_bytes, void* host) override;
   core::Status Synchronize() override;
+  core::Status BeginRecording(bool* is_recording) override;
+  core::Status EndRecording() override;
+  core::Status Replay() override;
   void* stream() const override { return exec_.stream; }
 
  private:
@@ -56,6 +60,10 @@ class SessionDevice final : public core::SessionDevice {
   // Ready to be written to, with room for size_bytes.
   core::Status Prepare(const CallContext& context, std::size_t size_bytes, Staging* staging);
   void FreeStaging(const CallContext& context, Staging* staging);
+  // The stream of a step's copy, after all that used its block, and then the session's stream after
+  // the copy.
+  core::Status BeginUpload(const CallContext& context, std::size_t step_bytes, Stream* stream);
+  core::Status EndUpload(const CallContext& context, Event copied, Stream stream) const;
 
   core::ExecOptions exec_;  // its stream is the session's
   bool owns_stream_ = false;
@@ -64,7 +72,13 @@ class SessionDevice final : public core::SessionDevice {
   static constexpr std::size_t kUploadsAhead = 4;
   std::array<Staging, kUploadsAhead> uploads_;
   std::size_t next_upload_ = 0;
+  Stream copy_stream_ = nullptr;  // made for the first large step
+  // Where the session's stream was when the two last uploads began.
+  std::array<Event, 2> marks_ = {};
+  // A block is new: its memory is there when the session's stream has come so far.
+  bool has_new_block_ = false;
   Staging download_;
+  GraphExec recording_ = nullptr;
 };
 
 }  // namespace heed::cuda

@@ -52,7 +52,8 @@ Status Session::PrepareFirstStep() const {
     blocks.lengths = lengths.data();
   }
   const StepCall call(config_, blocks, held_.score(), held_.exec());
-  return calls_.prepare(&call.args());
+  std::size_t workspace_bytes = 0;
+  return calls_.prepare(&call.args(), &workspace_bytes);
 }
 
 Status Session::Start(std::unique_ptr<core::SessionDevice> device) {
@@ -62,18 +63,25 @@ Status Session::Start(std::unique_ptr<core::SessionDevice> device) {
   void* block = nullptr;
   HEED_RETURN_IF_ERROR(device_->Allocate(blocks_.cache.size_bytes, &block));
   blocks_.cache_block = static_cast<std::byte*>(block);
-  return EnsureStep(1);
+  return OpenStep(1);
 }
 
-Status Session::EnsureStep(std::int64_t num_tokens) {
-  if (num_tokens <= blocks_.step.max_tokens) return {};
+Status Session::Ensure(std::size_t size_bytes, Buffer* buffer) {
+  if (size_bytes <= buffer->size_bytes) return {};
+  void* block = nullptr;
+  HEED_RETURN_IF_ERROR(device_->Allocate(size_bytes, &block));
+  const Buffer former = std::exchange(*buffer, {static_cast<std::byte*>(block), size_bytes});
+  return former.data == nullptr ? Status() : device_->Release(former.data);
+}
+
+Status Session::OpenStep(std::int64_t num_tokens) {
   StepLayout layout;
   HEED_RETURN_IF_ERROR(LayOutStep(config_, num_tokens, &layout));
-  void* block = nullptr;
-  HEED_RETURN_IF_ERROR(device_->Allocate(layout.size_bytes, &block));
-  void* const former = std::exchange(blocks_.step_block, static_cast<std::byte*>(block));
+  if (device_->UploadsAhead(layout.upload_bytes)) std::swap(step_, spare_);
+  HEED_RETURN_IF_ERROR(Ensure(layout.size_bytes, &step_));
   blocks_.step = layout;
-  return former == nullptr ? Status() : device_->Release(former);
+  blocks_.step_block = step_.data;
+  return {};
 }
 
 Status Session::CheckRows(const TensorInfo& rows, std::int64_t num_heads,
@@ -117,7 +125,7 @@ Status Session::Append(const heed_tensor_t* q, const heed_tensor_t* k, const hee
   HEED_RETURN_IF_ERROR(Flush());
   has_output_ = false;
   staged_tokens_ = 0;
-  HEED_RETURN_IF_ERROR(EnsureStep(inputs.q.shape[1]));
+  HEED_RETURN_IF_ERROR(OpenStep(inputs.q.shape[1]));
   HEED_RETURN_IF_ERROR(Upload(inputs));
   staged_tokens_ = uncached_tokens_ = inputs.q.shape[1];
   return {};
@@ -137,11 +145,47 @@ Status Session::Upload(const Inputs& inputs) {
   return device_->Upload(step);
 }
 
-Status Session::Run(const heed_score_args_t& score) {
+StepBlocks Session::StagedBlocks() const {
   StepBlocks blocks = blocks_;
   blocks.num_tokens = staged_tokens_;
   blocks.append = uncached_tokens_ > 0 ? Append::kYes : Append::kNo;
-  const StepCall call(config_, blocks, score, held_.exec());
+  return blocks;
+}
+
+Status Session::Record(const StepKey& key) {
+  const StepBlocks blocks = StagedBlocks();
+  heed_exec_args_t exec = held_.exec();
+  recorded_step_ = {};
+  std::size_t workspace_bytes = 0;
+  const StepCall planned(config_, blocks, held_.score(), exec);
+  HEED_RETURN_IF_ERROR(calls_.prepare(&planned.args(), &workspace_bytes));
+  HEED_RETURN_IF_ERROR(Ensure(workspace_bytes, &workspace_));
+  exec.workspace = workspace_.data;
+  exec.workspace_bytes = workspace_.size_bytes;
+  const StepCall call(config_, blocks, held_.score(), exec);
+  HEED_RETURN_IF_ERROR(device_->BeginRecording(&can_record_));
+  if (!can_record_) return {};
+  const Status recorded = calls_.run(&call.args());
+  const Status ended = device_->EndRecording();
+  HEED_RETURN_IF_ERROR(recorded);
+  HEED_RETURN_IF_ERROR(ended);
+  recorded_step_ = key;
+  return {};
+}
+
+Status Session::RunStep() {
+  const StepKey key = {staged_tokens_, blocks_.step_block};
+  const bool is_like_last = std::exchange(last_step_, key) == key;
+  if (!config_.use_graph || uncached_tokens_ == 0) return Run(held_.score());
+  if (recorded_step_ != key && is_like_last && can_record_) HEED_RETURN_IF_ERROR(Record(key));
+  if (recorded_step_ != key) return Run(held_.score());
+  HEED_RETURN_IF_ERROR(device_->Replay());
+  cached_tokens_ += std::exchange(uncached_tokens_, 0);
+  return {};
+}
+
+Status Session::Run(const heed_score_args_t& score) {
+  const StepCall call(config_, StagedBlocks(), score, held_.exec());
   HEED_RETURN_IF_ERROR(calls_.run(&call.args()));
   cached_tokens_ += std::exchange(uncached_tokens_, 0);
   return {};
@@ -159,7 +203,7 @@ Status Session::Decode() {
         "session: has no queries: heed_session_append must come before heed_session_decode");
   }
   has_output_ = false;
-  HEED_RETURN_IF_ERROR(Run(held_.score()));
+  HEED_RETURN_IF_ERROR(RunStep());
   has_output_ = true;
   return {};
 }
@@ -197,7 +241,8 @@ Status Session::Query(heed_session_info_t* info) const {
   heed_session_info_t value = HEED_SESSION_INFO_INIT;
   value.length_tokens = length_tokens();
   value.capacity_tokens = config_.capacity_tokens;
-  value.device_bytes = blocks_.cache.size_bytes + blocks_.step.size_bytes;
+  value.device_bytes =
+      blocks_.cache.size_bytes + step_.size_bytes + spare_.size_bytes + workspace_.size_bytes;
   return core::WriteStruct("info", value, info);
 }
 

@@ -18,7 +18,8 @@ namespace heed::session {
 
 // The decode operation, which the API layer brings.
 struct DecodeCalls {
-  core::Status (*prepare)(const heed_decode_args_t* args);
+  // What `run` would say before it runs, with its kernels loaded and the workspace it needs.
+  core::Status (*prepare)(const heed_decode_args_t* args, std::size_t* workspace_bytes);
   core::Status (*run)(const heed_decode_args_t* args);
 };
 
@@ -44,6 +45,10 @@ class Session {
   core::Status Query(heed_session_info_t* info) const;
 
  private:
+  struct Buffer {
+    std::byte* data = nullptr;
+    std::size_t size_bytes = 0;
+  };
   struct Inputs {
     core::TensorInfo q, k, v;
   };
@@ -53,9 +58,24 @@ class Session {
                           Inputs* inputs) const;
   core::Status CheckRows(const core::TensorInfo& rows, std::int64_t num_heads,
                          std::int64_t head_dim) const;
-  core::Status EnsureStep(std::int64_t num_tokens);
+  // Makes room for a step of so many tokens.
+  core::Status OpenStep(std::int64_t num_tokens);
   core::Status Upload(const Inputs& inputs);
+  // What a step's decode call is made of: calls of equal keys differ in the contents of memory.
+  struct StepKey {
+    std::int64_t num_tokens = 0;
+    std::byte* step_block = nullptr;
+    bool operator==(const StepKey&) const = default;
+  };
+
   core::Status Run(const heed_score_args_t& score);
+  // The decode call of the staged queries, replayed where that is asked for.
+  core::Status RunStep();
+  StepBlocks StagedBlocks() const;
+  // Records the step's call for replays, where the device can.
+  core::Status Record(const StepKey& key);
+  // At least so large; what it held is lost.
+  core::Status Ensure(std::size_t size_bytes, Buffer* buffer);
   // Writes what is staged into the cache.
   core::Status Flush();
 
@@ -64,10 +84,18 @@ class Session {
   const DecodeCalls calls_;
   std::unique_ptr<core::SessionDevice> device_;
   StepBlocks blocks_;
+  Buffer step_;   // where blocks_.step lies
+  Buffer spare_;  // of the other step, where uploads run ahead
   std::int64_t cached_tokens_ = 0;
   std::int64_t uncached_tokens_ = 0;  // staged, and not yet in the cache
   std::int64_t staged_tokens_ = 0;    // whose queries the next decode takes; 0 = none
   bool has_output_ = false;
+  // With use_graph. Recorded when a second step of the same kind follows the first, so that prompts
+  // of any length cost nothing.
+  StepKey last_step_;
+  StepKey recorded_step_;
+  bool can_record_ = true;
+  Buffer workspace_;  // of the recorded call
 };
 
 }  // namespace heed::session

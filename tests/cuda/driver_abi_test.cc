@@ -121,10 +121,17 @@ const std::map<std::string, Call>& Calls() {
       HEED_CALL(cuStreamCreate, stream_create),
       HEED_CALL(cuStreamDestroy_v2, stream_destroy),
       HEED_CALL(cuStreamSynchronize, stream_synchronize),
+      HEED_CALL(cuStreamWaitEvent, stream_wait_event),
       HEED_CALL(cuEventCreate, event_create),
       HEED_CALL(cuEventDestroy_v2, event_destroy),
       HEED_CALL(cuEventRecord, event_record),
       HEED_CALL(cuEventSynchronize, event_synchronize),
+      HEED_CALL(cuStreamBeginCapture_v2, stream_begin_capture),
+      HEED_CALL(cuStreamEndCapture, stream_end_capture),
+      HEED_CALL(cuGraphDestroy, graph_destroy),
+      HEED_CALL(cuGraphLaunch, graph_launch),
+      HEED_CALL(cuGraphExecDestroy, graph_exec_destroy),
+      HEED_CALL(cuGraphInstantiateWithFlags, graph_instantiate),
       HEED_CALL(cuTensorMapEncodeTiled, tensor_map_encode_tiled),
   };
   return calls;
@@ -164,6 +171,8 @@ TEST(DriverAbi, Handles) {
   EXPECT_TRUE((std::is_same_v<Stream, CUstream>));
   EXPECT_TRUE((std::is_same_v<Event, CUevent>));
   EXPECT_TRUE((std::is_same_v<MemoryPool, CUmemoryPool>));
+  EXPECT_TRUE((std::is_same_v<Graph, CUgraph>));
+  EXPECT_TRUE((std::is_same_v<GraphExec, CUgraphExec>));
   EXPECT_TRUE((SameForCalls<Device, CUdevice>()));
   EXPECT_TRUE((SameForCalls<DevicePointer, CUdeviceptr>()));
   EXPECT_TRUE((SameForCalls<Result, CUresult>()));
@@ -202,6 +211,7 @@ static_assert(HasValue(kHostAllocPortable, CU_MEMHOSTALLOC_PORTABLE));
 static_assert(HasValue(kHostAllocMapped, CU_MEMHOSTALLOC_DEVICEMAP));
 static_assert(HasValue(kStreamNonBlocking, CU_STREAM_NON_BLOCKING));
 static_assert(HasValue(kEventDisableTiming, CU_EVENT_DISABLE_TIMING));
+static_assert(HasValue(kCaptureRelaxed, CU_STREAM_CAPTURE_MODE_RELAXED));
 
 static_assert(sizeof(MemoryPoolProperties) == sizeof(CUmemPoolProps));
 static_assert(alignof(MemoryPoolProperties) == alignof(CUmemPoolProps));

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -92,6 +94,39 @@ TEST(CudaSessionDevice, CopiesStepsAndOutputs) {
   EXPECT_EQ(NumFakeHandles(), 0) << "streams and events";
 }
 
+// Large steps are copied on a stream of their own, which waits for the session's and is waited for.
+TEST(CudaSessionDevice, CopiesLargeStepsAhead) {
+  {
+    std::unique_ptr<core::SessionDevice> device;
+    ASSERT_TRUE(cuda::MakeSessionDevice(Exec(), &device).ok());
+    constexpr std::size_t kSmallBytes = 4096, kLargeBytes = 2 << 20;
+    EXPECT_FALSE(device->UploadsAhead(kSmallBytes));
+    EXPECT_TRUE(device->UploadsAhead(kLargeBytes));
+    void* blocks[2] = {};
+    for (void*& block : blocks) ASSERT_TRUE(device->Allocate(kLargeBytes, &block).ok());
+    const long long handles_before = NumFakeHandles();
+    for (int at = 0; at < 5; ++at) {
+      for (const std::size_t size_bytes : {kSmallBytes, kLargeBytes}) {
+        const std::vector<float> rows(16, static_cast<float>(at));
+        TensorInfo info = InfoOf("q", const_cast<float*>(rows.data()), DType::kF32, {1, 1, 1, 16});
+        core::SessionStep step;
+        step.block = blocks[at % 2];
+        step.size_bytes = size_bytes;
+        step.dtype = DType::kF32;
+        step.num_sequences = 1;
+        step.rows = {{{&info, 512}, {&info, 1024}, {&info, 1536}}};
+        step.lengths = {{{0, 0}, {1, 256}}};
+        const long long waits_before = NumFakeStreamWaits();
+        ASSERT_TRUE(device->Upload(step).ok());
+        EXPECT_EQ(NumFakeStreamWaits(), waits_before + (size_bytes == kLargeBytes ? 2 : 0));
+        EXPECT_EQ(std::memcmp(static_cast<char*>(step.block) + 1536, rows.data(), 64), 0);
+      }
+    }
+    EXPECT_EQ(NumFakeHandles(), handles_before + 7) << "a stream, two marks, an event a staging";
+  }
+  EXPECT_EQ(NumFakeHandles(), 0);
+}
+
 TEST(CudaSessionDevice, ChecksTensors) {
   std::unique_ptr<core::SessionDevice> device;
   ASSERT_TRUE(cuda::MakeSessionDevice(Exec(), &device).ok());
@@ -109,37 +144,113 @@ TEST(CudaSessionDevice, ChecksTensors) {
 }
 
 // Append, decode and output through the C interface; the fake GPU computes nothing.
+class FakeSession {
+ public:
+  explicit FakeSession(heed_toggle_t use_graph) {
+    heed_session_config_t config = HEED_SESSION_CONFIG_INIT;
+    config.device = {HEED_DEVICE_CUDA, 0};
+    config.num_sequences = 2;
+    config.num_q_heads = 4;
+    config.num_kv_heads = 2;
+    config.head_dim = config.head_dim_v = 64;
+    config.capacity_tokens = 100;
+    config.dtype = {HEED_DTYPE_FLOAT, 16, 1};
+    config.use_graph = use_graph;
+    created_ = heed_session_create(&config, &session_);
+  }
+  ~FakeSession() { EXPECT_EQ(heed_session_destroy(session_), HEED_OK); }
+  FakeSession(const FakeSession&) = delete;
+  FakeSession& operator=(const FakeSession&) = delete;
+
+  heed_status_t created() const { return created_; }
+  heed_session_t* get() const { return session_; }
+
+  void Append(std::int64_t tokens) {
+    const heed_tensor_t q = Rows(tokens, 4), kv = Rows(tokens, 2);
+    ASSERT_EQ(heed_session_append(session_, &q, &kv, &kv), HEED_OK) << heed_last_error();
+  }
+  void Decode() { ASSERT_EQ(heed_session_decode(session_), HEED_OK) << heed_last_error(); }
+  void Output(std::int64_t tokens) {
+    const heed_tensor_t o = Rows(tokens, 4);
+    ASSERT_EQ(heed_session_output(session_, &o), HEED_OK) << heed_last_error();
+  }
+
+ private:
+  // Valid until the next two calls.
+  heed_tensor_t Rows(std::int64_t tokens, std::int64_t heads) {
+    auto& shape = shapes_[next_shape_++ % shapes_.size()];
+    shape = {2, tokens, heads, 64};
+    rows_.resize(std::max<std::size_t>(rows_.size(), static_cast<std::size_t>(2 * tokens * 4 * 64)),
+                 0.5f);
+    return {
+        rows_.data(), {HEED_DEVICE_CPU, 0}, 4, {HEED_DTYPE_FLOAT, 32, 1}, shape.data(), nullptr, 0};
+  }
+
+  heed_session_t* session_ = nullptr;
+  heed_status_t created_ = HEED_OK;
+  std::vector<float> rows_ = std::vector<float>(2 * 16 * 4 * 64, 0.5f);
+  std::array<std::array<std::int64_t, 4>, 3> shapes_ = {};
+  std::size_t next_shape_ = 0;
+};
+
 TEST(CudaSession, RunsOverTheDriver) {
   const long long handles_before = NumFakeHandles();
-  heed_session_config_t config = HEED_SESSION_CONFIG_INIT;
-  config.device = {HEED_DEVICE_CUDA, 0};
-  config.num_sequences = 2;
-  config.num_q_heads = 4;
-  config.num_kv_heads = 2;
-  config.head_dim = config.head_dim_v = 64;
-  config.capacity_tokens = 100;
-  config.dtype = {HEED_DTYPE_FLOAT, 16, 1};
-  heed_session_t* session = nullptr;
-  const heed_status_t created = heed_session_create(&config, &session);
-  if (created == HEED_UNAVAILABLE) GTEST_SKIP() << heed_last_error();
-  ASSERT_EQ(created, HEED_OK) << heed_last_error();
-  std::vector<float> rows(2 * 3 * 4 * 64, 0.5f);
-  std::int64_t q_shape[] = {2, 3, 4, 64}, kv_shape[] = {2, 3, 2, 64};
-  const heed_tensor_t q = {
-      rows.data(), {HEED_DEVICE_CPU, 0}, 4, {HEED_DTYPE_FLOAT, 32, 1}, q_shape, nullptr, 0};
-  heed_tensor_t kv = q;
-  kv.shape = kv_shape;
-  for (int step = 0; step < 3; ++step) {
-    const long long launches_before = NumFakeLaunches();
-    ASSERT_EQ(heed_session_append(session, &q, &kv, &kv), HEED_OK) << heed_last_error();
-    EXPECT_EQ(NumFakeLaunches(), launches_before);
-    ASSERT_EQ(heed_session_decode(session), HEED_OK) << heed_last_error();
-    EXPECT_EQ(NumFakeLaunches(), launches_before + 2) << "append, attend";
-    ASSERT_EQ(heed_session_output(session, &q), HEED_OK) << heed_last_error();
+  {
+    FakeSession session(HEED_OFF);
+    if (session.created() == HEED_UNAVAILABLE) GTEST_SKIP() << heed_last_error();
+    ASSERT_EQ(session.created(), HEED_OK) << heed_last_error();
+    const long long graphs_before = NumFakeGraphLaunches();
+    for (int step = 0; step < 3; ++step) {
+      const long long launches_before = NumFakeLaunches();
+      session.Append(3);
+      EXPECT_EQ(NumFakeLaunches(), launches_before);
+      session.Decode();
+      EXPECT_EQ(NumFakeLaunches(), launches_before + 2) << "append, attend";
+      session.Output(3);
+    }
+    EXPECT_EQ(heed_session_truncate(session.get(), 2), HEED_OK);
+    EXPECT_EQ(NumFakeGraphLaunches(), graphs_before) << "nobody asked for one";
   }
-  EXPECT_EQ(heed_session_truncate(session, 2), HEED_OK);
-  EXPECT_EQ(heed_session_destroy(session), HEED_OK);
   EXPECT_EQ(NumFakeHandles(), handles_before);
+}
+
+// A step's two kernels go as one graph from the second step of a kind on; a prompt, a decode call
+// without an append and a flush go as they are.
+TEST(CudaSession, ReplaysStepsAsGraphs) {
+  const long long handles_before = NumFakeHandles();
+  {
+    FakeSession session(HEED_ON);
+    if (session.created() == HEED_UNAVAILABLE) GTEST_SKIP() << heed_last_error();
+    ASSERT_EQ(session.created(), HEED_OK) << heed_last_error();
+    struct Step {
+      std::int64_t tokens;
+      bool is_graph;
+    };
+    for (const Step& step : {Step{9, false}, Step{1, false}, Step{1, true}, Step{1, true},
+                             Step{4, false}, Step{4, true}, Step{1, false}, Step{1, true},
+                             Step{16, false}, Step{1, false}, Step{1, true}}) {
+      SCOPED_TRACE(step.tokens);
+      const long long launches_before = NumFakeLaunches();
+      const long long graphs_before = NumFakeGraphLaunches();
+      session.Append(step.tokens);
+      session.Decode();
+      EXPECT_EQ(NumFakeLaunches(), launches_before + 2);
+      EXPECT_EQ(NumFakeGraphLaunches(), graphs_before + (step.is_graph ? 1 : 0));
+      session.Output(step.tokens);
+    }
+    const long long graphs_before = NumFakeGraphLaunches();
+    session.Decode();
+    EXPECT_EQ(NumFakeGraphLaunches(), graphs_before) << "nothing to append";
+    session.Append(1);
+    session.Append(1);
+    EXPECT_EQ(NumFakeGraphLaunches(), graphs_before) << "a flush";
+    session.Decode();
+    EXPECT_EQ(NumFakeGraphLaunches(), graphs_before + 1);
+    heed_session_info_t info = HEED_SESSION_INFO_INIT;
+    ASSERT_EQ(heed_session_query(session.get(), &info), HEED_OK);
+    EXPECT_EQ(info.length_tokens, 42);
+  }
+  EXPECT_EQ(NumFakeHandles(), handles_before) << "the graph is gone too";
 }
 
 }  // namespace

@@ -21,6 +21,11 @@ std::atomic<long long> g_num_launches = 0;
 std::atomic<long long> g_num_modules = 0;
 std::atomic<long long> g_num_tensor_maps = 0;
 std::atomic<long long> g_num_handles = 0;
+std::atomic<long long> g_num_graph_launches = 0;
+std::atomic<long long> g_num_stream_waits = 0;
+// Of the stream that captures: launches are counted instead of made.
+thread_local void* g_capturing_stream = nullptr;
+thread_local int g_num_captured = 0;
 constexpr std::size_t kKeptGrids = 100;
 std::mutex g_grids_mutex;
 std::vector<unsigned> g_grids;
@@ -43,6 +48,8 @@ std::vector<unsigned> TakeFakeGrids() {
 long long NumFakeModules() { return g_num_modules; }
 long long NumFakeTensorMaps() { return g_num_tensor_maps; }
 long long NumFakeHandles() { return g_num_handles; }
+long long NumFakeGraphLaunches() { return g_num_graph_launches; }
+long long NumFakeStreamWaits() { return g_num_stream_waits; }
 
 }  // namespace heed::test
 
@@ -130,8 +137,39 @@ int cuStreamGetCtx(void*, void** context) {
   *context = &g_primary_context;
   return kOk;
 }
-int cuStreamIsCapturing(void*, int* status) {
-  *status = 0;
+int cuStreamIsCapturing(void* stream, int* status) {
+  *status = stream != nullptr && stream == g_capturing_stream ? 1 : 0;
+  return kOk;
+}
+int cuStreamBeginCapture_v2(void* stream, int) {
+  if (g_capturing_stream != nullptr) return kInvalidValue;
+  g_capturing_stream = stream;
+  g_num_captured = 0;
+  return kOk;
+}
+int cuStreamEndCapture(void* stream, void** graph) {
+  if (stream != g_capturing_stream) return kInvalidValue;
+  g_capturing_stream = nullptr;
+  *graph = new int(g_num_captured);
+  return kOk;
+}
+int cuGraphDestroy(void* graph) {
+  delete static_cast<int*>(graph);
+  return kOk;
+}
+int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
+  *executable = new int(*static_cast<int*>(graph));
+  ++g_num_handles;
+  return kOk;
+}
+int cuGraphLaunch(void* executable, void*) {
+  g_num_launches += *static_cast<int*>(executable);
+  ++g_num_graph_launches;
+  return kOk;
+}
+int cuGraphExecDestroy(void* executable) {
+  delete static_cast<int*>(executable);
+  --g_num_handles;
   return kOk;
 }
 int cuModuleLoadData(void** module, const void*) {
@@ -152,7 +190,11 @@ int cuFuncGetAttribute(int* value, int, void*) {
   return kOk;
 }
 int cuLaunchKernel(void*, unsigned grid_x, unsigned, unsigned, unsigned, unsigned, unsigned,
-                   unsigned, void*, void**, void**) {
+                   unsigned, void* stream, void**, void**) {
+  if (stream != nullptr && stream == g_capturing_stream) {
+    ++g_num_captured;
+    return kOk;
+  }
   ++g_num_launches;
   const std::lock_guard lock(g_grids_mutex);
   if (g_grids.size() < kKeptGrids) g_grids.push_back(grid_x);
@@ -212,6 +254,10 @@ int cuStreamDestroy_v2(void* stream) {
   return kOk;
 }
 int cuStreamSynchronize(void*) { return kOk; }
+int cuStreamWaitEvent(void*, void*, unsigned) {
+  ++g_num_stream_waits;
+  return kOk;
+}
 int cuEventCreate(void** event, unsigned) { return cuStreamCreate(event, 0); }
 int cuEventDestroy_v2(void* event) { return cuStreamDestroy_v2(event); }
 int cuEventRecord(void*, void*) { return kOk; }

@@ -22,8 +22,12 @@ std::vector<unsigned> TakeFakeGrids();
 long long NumFakeModules();
 // Tensor maps that were encoded.
 long long NumFakeTensorMaps();
-// Streams and events that are there.
+// Streams, events and executable graphs that are there.
 long long NumFakeHandles();
+// Launches of graphs; the kernels in them count as launches too.
+long long NumFakeGraphLaunches();
+// Streams that were made to wait for another one.
+long long NumFakeStreamWaits();
 
 }  // namespace heed::test
 
