@@ -24,6 +24,10 @@ struct SessionConfig {
 // caller's struct.
 Status ReadSessionConfig(const heed_session_config_t* source, SessionConfig* config);
 
+// Scales of a row in a session's cache, each of one group of elements; 0 = none apart. Rows as a
+// whole, but 64 elements for int4, whose 16 levels are few.
+std::int64_t NumSessionScales(heed_kv_format_t format, std::int64_t head_dim);
+
 }  // namespace heed::core
 
 #endif  // HEED_CORE_SESSION_CONFIG_H_

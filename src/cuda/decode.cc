@@ -6,10 +6,12 @@
 #include "cuda/backend.h"
 #include "cuda/block_layout.h"
 #include "cuda/decode_clusters.h"
+#include "cuda/decode_wide.h"
 #include "cuda/device_workspace.h"
 #include "cuda/kernels/decode/args.h"
 #include "cuda/kernels/decode/cluster_shape.h"
 #include "cuda/kernels/decode/shape.h"
+#include "cuda/kernels/decode/wide_shape.h"
 #include "cuda/problem_args.h"
 #include "cuda/row_family.h"
 #include "cuda/size_limits.h"
@@ -118,6 +120,7 @@ RowAccess AccessOfDecode(const DecodeProblem& problem) {
 
 int SharedBytesOf(KernelEntry entry, const KernelTraits& traits) {
   const DecodeShape shape = DecodeShapeOf(traits);
+  if (entry == KernelEntry::kDecodeWide) return WideSharedMemoryOf(shape).total_bytes;
   return entry == KernelEntry::kDecodeCluster ? ClusterSharedMemoryOf(shape).total_bytes
                                               : DecodeSharedMemoryOf(shape).total_bytes;
 }
@@ -128,7 +131,8 @@ LaunchShape ShapeOf(const KernelKey& key, std::int64_t num_ctas) {
 }
 
 KernelEntry EntryOf(const KernelRow& row) {
-  return HasClusters(row) ? KernelEntry::kDecodeCluster : KernelEntry::kDecode;
+  if (HasClusters(row)) return KernelEntry::kDecodeCluster;
+  return IsWide(row) ? KernelEntry::kDecodeWide : KernelEntry::kDecode;
 }
 
 std::int64_t NumAppendedRows(const DecodeProblem& problem) {
@@ -277,7 +281,10 @@ const char* WhyNotDecode(const KernelRow& row, const DecodeProblem& problem) {
     if (why != nullptr) return why;
     if (AccessOfDecode(problem) != RowAccess::kVector16) return "takes 16-byte aligned rows";
   }
-  if (problem.k.format != HEED_KV_PLAIN) {
+  if (IsWide(row)) {
+    const char* why = WhyNotWide(row, problem);
+    if (why != nullptr) return why;
+  } else if (problem.k.format != HEED_KV_PLAIN) {
     const char* why = WhyNotQuantised(row, problem);
     if (why != nullptr) return why;
   }
@@ -350,6 +357,14 @@ KernelKey DecodeAppendKeyOf(const DecodeProblem& problem) {
   key.traits.element = static_cast<int>(ElementOfDType(problem.attention.dtype()));
   key.traits.paged = problem.attention.block_table.present();
   key.traits.variant = EncodeDecodeVariant({1, FormatOf(problem.k.format)});
+  return key;
+}
+
+KernelKey QuantizeKvKeyOf(core::DType source, heed_kv_format_t format) {
+  KernelKey key;
+  key.entry = KernelEntry::kQuantizeKv;
+  key.traits.element = static_cast<int>(ElementOfDType(source));
+  key.traits.variant = EncodeDecodeVariant({1, FormatOf(format)});
   return key;
 }
 
@@ -427,10 +442,7 @@ const char* WhyNotQuantizeKv(const core::QuantizeKvProblem& problem) {
 }
 
 Status QuantizeKv(const core::QuantizeKvProblem& problem, const Plan&, Action action) {
-  KernelKey key;
-  key.entry = KernelEntry::kQuantizeKv;
-  key.traits.element = static_cast<int>(ElementOfDType(problem.source.dtype));
-  key.traits.variant = EncodeDecodeVariant({1, FormatOf(problem.target.format)});
+  const KernelKey key = QuantizeKvKeyOf(problem.source.dtype, problem.target.format);
   QuantizeKvArgs args = {};
   args.source = RowsArgOf(problem.source);
   args.target = CacheArgOf(problem.target);

@@ -24,6 +24,7 @@ core::Status PlanDecode(const core::DecodeProblem& problem, const core::CudaFact
 KernelKey DecodeKeyOf(const core::KernelRow& row, const core::DecodeProblem& problem);
 std::size_t DecodeSharedBytesOfKey(const KernelKey& key);
 KernelKey DecodeAppendKeyOf(const core::DecodeProblem& problem);
+KernelKey QuantizeKvKeyOf(core::DType source, heed_kv_format_t format);
 
 }  // namespace heed::cuda
 

@@ -20,7 +20,8 @@ constexpr Feature kFeatures[] = {
     {"sinks", &FeatureSet::sinks},       {"dropout", &FeatureSet::dropout},
     {"packed", &FeatureSet::packed},     {"paged", &FeatureSet::paged},
     {"split", &FeatureSet::split},       {"deterministic", &FeatureSet::deterministic},
-    {"d-bias", &FeatureSet::d_bias},
+    {"d-bias", &FeatureSet::d_bias},     {"int8", &FeatureSet::int8},
+    {"fp8", &FeatureSet::fp8},           {"int4", &FeatureSet::int4},
 };
 
 std::string KnownNames() {
@@ -54,6 +55,9 @@ Status ParseSet(const std::string& text, FeatureSet* set) {
   if (set->bias_f32 && (set->bias || set->d_bias)) {
     return core::InvalidArgument(
         Format("features: %.128s: a bias has one type, f32 or that of q", text.c_str()));
+  }
+  if (set->int8 + set->fp8 + set->int4 > 1) {
+    return core::InvalidArgument(Format("features: %.128s: a cache has one format", text.c_str()));
   }
   return {};
 }

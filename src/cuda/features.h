@@ -25,6 +25,9 @@ struct FeatureSet {
   bool split = false;          // forward only: few rows over many keys
   bool deterministic = false;  // backward only
   bool d_bias = false;         // backward only: gradient of a bias in the type of q
+  bool int8 = false;           // decode only: the format of a cache, as sessions lay it out
+  bool fp8 = false;
+  bool int4 = false;
 };
 
 // "window,softcap+sinks": sets are separated by commas, features of one set by +. "all" stands for

@@ -41,6 +41,8 @@ EntryNames NamesOf(KernelEntry entry) {
       return {"cuda/kernels/decode/attend.cu", "heed_decode"};
     case KernelEntry::kDecodeCluster:
       return {"cuda/kernels/decode/cluster.cu", "heed_decode_cluster"};
+    case KernelEntry::kDecodeWide:
+      return {"cuda/kernels/decode/wide.cu", "heed_decode_wide"};
     case KernelEntry::kDecodeAppend:
       return {"cuda/kernels/decode/append.cu", "heed_decode_append"};
     case KernelEntry::kQuantizeKv:

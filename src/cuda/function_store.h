@@ -18,6 +18,7 @@ enum class KernelEntry : int {
   kBackwardPost,
   kDecode,
   kDecodeCluster,
+  kDecodeWide,
   kDecodeAppend,
   kQuantizeKv,
   kCombine,

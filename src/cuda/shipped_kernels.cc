@@ -5,11 +5,12 @@
 
 #include "core/plan.h"
 #include "core/registry.h"
-#include "cuda/arch_limits.h"
 #include "cuda/backend.h"
 #include "cuda/backward.h"
 #include "cuda/combine.h"
 #include "cuda/forward.h"
+#include "cuda/shipped_decode.h"
+#include "cuda/shipped_label.h"
 
 namespace heed::cuda {
 namespace {
@@ -40,17 +41,8 @@ std::vector<Bundle> BundlesOf(std::span<const FeatureSet> feature_sets) {
 
 bool HasKernels(const Bundle& bundle, Op op) {
   const FeatureSet& features = bundle.features;
+  if (features.int8 || features.fp8 || features.int4) return false;
   return op == Op::kForward ? !features.deterministic && !features.d_bias : !features.split;
-}
-
-core::DeviceFacts FactsOf(int arch) {
-  core::DeviceFacts facts;
-  facts.cuda.why_unavailable.clear();
-  facts.cuda.compute_capability = arch;
-  facts.cuda.num_multiprocessors = 100;  // only divides small problems from large ones
-  facts.cuda.max_shared_bytes = static_cast<std::size_t>(MaxSharedBytes(arch));
-  facts.cuda.planner = Planner();
-  return facts;
 }
 
 void AddFeatures(const FeatureSet& features, DType dtype, ForwardProblem* problem) {
@@ -146,14 +138,6 @@ std::size_t SharedBytesOf(const KernelRow& row) {
                                 : BackwardSharedBytesOf(row, row.max_head_dim, row.max_head_dim);
 }
 
-KernelSource Labelled(const KernelKey& key, const std::string& label,
-                      std::size_t dynamic_shared_bytes = 0) {
-  KernelSource source = SourceOf(key);
-  source.label = label;
-  source.dynamic_shared_bytes = static_cast<int>(dynamic_shared_bytes);
-  return source;
-}
-
 void AddRow(const KernelRow& row, const Bundle& bundle, std::vector<KernelSource>* kernels) {
   const std::string label = std::string(row.id) + "." + bundle.label;
   if (row.op == Op::kForward) {
@@ -188,18 +172,6 @@ void AddHelpers(std::vector<KernelSource>* kernels) {
   KernelKey key;
   key.entry = KernelEntry::kDropoutMask;
   kernels->push_back(Labelled(key, "cuda.dropout_mask"));
-}
-
-core::DeviceFacts FactsOf(CompileTarget target) {
-  core::DeviceFacts facts = FactsOf(10 * target.major + target.minor);
-  // Rows that need them also need wgmma, which plain sm_90 code cannot have.
-  facts.cuda.has_tensor_maps = target.arch_specific;
-  return facts;
-}
-
-void AddUnlessThere(KernelSource source, std::vector<KernelSource>* kernels) {
-  const auto is_same = [&](const KernelSource& other) { return other.label == source.label; };
-  if (std::none_of(kernels->begin(), kernels->end(), is_same)) kernels->push_back(source);
 }
 
 void AddForwardCall(const ForwardProblem& call, const core::Plan& plan, const std::string& suffix,
@@ -272,6 +244,7 @@ std::vector<KernelSource> ShippedKernels(CompileTarget target,
       if (IsChosen(row, bundle, facts)) AddRow(row, bundle, &kernels);
     }
   }
+  AddDecodeKernels(facts, feature_sets, &kernels);
   AddHelpers(&kernels);
   return kernels;
 }

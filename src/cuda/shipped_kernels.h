@@ -13,9 +13,9 @@
 
 namespace heed::cuda {
 
-// Kernels of the rows that the planner chooses on the target, for plain and causal problems at each
-// row's head dim and once more with each set of features, each with a label; empty for an
-// architecture without any.
+// Kernels of the rows that the planner chooses on the target, for plain and causal problems and
+// decode calls at each row's head dim and once more with each set of features, each with a label;
+// empty for an architecture without any.
 std::vector<KernelSource> ShippedKernels(CompileTarget target,
                                          std::span<const FeatureSet> feature_sets = {});
 

@@ -28,14 +28,6 @@ bool AddPart(std::initializer_list<std::int64_t> extents, std::size_t elem_bytes
   return true;
 }
 
-// Groups of one scale each: rows as a whole, but 64 elements for int4, whose 16 levels are few.
-std::int64_t NumGroups(heed_kv_format_t format, std::int64_t head_dim) {
-  constexpr std::int64_t kInt4GroupElems = 64;
-  if (format == HEED_KV_PLAIN || core::HasInlineScales(format)) return 0;
-  if (format != HEED_KV_INT4 || head_dim % kInt4GroupElems != 0) return 1;
-  return head_dim / kInt4GroupElems;
-}
-
 DType CacheDType(const core::SessionConfig& config) {
   return config.kv_format == HEED_KV_PLAIN ? config.dtype : DType::kU8;
 }
@@ -46,8 +38,8 @@ Status LayOutCache(const core::SessionConfig& config, CacheLayout* layout) {
   *layout = CacheLayout{};
   layout->k_row_elems = core::KvPayloadElems(config.kv_format, config.head_dim);
   layout->v_row_elems = core::KvPayloadElems(config.kv_format, config.head_dim_v);
-  layout->k_groups = NumGroups(config.kv_format, config.head_dim);
-  layout->v_groups = NumGroups(config.kv_format, config.head_dim_v);
+  layout->k_groups = core::NumSessionScales(config.kv_format, config.head_dim);
+  layout->v_groups = core::NumSessionScales(config.kv_format, config.head_dim_v);
   const std::size_t elem_bytes = core::DTypeBytes(CacheDType(config));
   const auto add = [&](std::int64_t row_elems, std::size_t bytes, std::size_t* at) {
     return AddPart({config.num_sequences, config.num_kv_heads, config.capacity_tokens, row_elems},

@@ -39,9 +39,10 @@ TEST(Features, AreSetsOfNames) {
   ASSERT_EQ(sets.size(), 2u) << "the same set twice is one";
   EXPECT_TRUE(sets[0].window && !sets[0].softcap);
   EXPECT_TRUE(sets[1].softcap && sets[1].sinks && !sets[1].window);
-  EXPECT_EQ(SetsOf("all").size(), 13u);
+  EXPECT_EQ(SetsOf("all").size(), 16u);
   std::vector<FeatureSet> none;
-  for (const char* text : {"", "Window", "window,", "+sinks", "bias+bias-f32", "d-bias+bias-f32"}) {
+  for (const char* text :
+       {"", "Window", "window,", "+sinks", "bias+bias-f32", "d-bias+bias-f32", "int8+fp8"}) {
     EXPECT_EQ(ParseFeatures(text, &none).code(), HEED_INVALID_ARGUMENT) << text;
   }
 }
@@ -104,6 +105,67 @@ TEST(ShippedKernels, OfHopperRowsReadBiasAndPagesByTheCopyEngine) {
   }
   EXPECT_EQ(num_wide, 1);
   EXPECT_EQ(num_paged, 1);
+}
+
+std::vector<KernelSource> OfDecode(const std::vector<KernelSource>& kernels) {
+  std::vector<KernelSource> kept;
+  for (const KernelSource& kernel : kernels) {
+    if (kernel.entry.find("/decode/") != std::string::npos) kept.push_back(kernel);
+  }
+  return kept;
+}
+
+int NumContaining(const std::vector<KernelSource>& kernels, const std::string& part) {
+  int count = 0;
+  for (const KernelSource& kernel : kernels) {
+    count += kernel.label.find(part) != std::string::npos;
+  }
+  return count;
+}
+
+// Short and long calls of each head dim and type, and what appends.
+TEST(ShippedKernels, HaveThoseOfDecode) {
+  EXPECT_TRUE(OfDecode(ShippedKernels({.major = 7, .minor = 5})).empty());
+  const std::vector<KernelSource> plain = OfDecode(ShippedKernels({.major = 8, .minor = 6}));
+  for (const char* dtype : {"f16", "bf16"}) {
+    const std::string type(dtype);
+    for (const char* dim : {".d64.", ".d128.", ".d256."}) {
+      EXPECT_GE(NumContaining(plain, ".decode." + type + dim + "q16"), 1) << type << dim;
+      EXPECT_GE(NumContaining(plain, ".decode." + type + dim + "q64"), 1) << type << dim;
+    }
+    EXPECT_EQ(NumContaining(plain, "cuda.decode_append." + type + ".plain"), 1);
+    // Latent vectors of MLA, in the shared memory of this GPU.
+    EXPECT_EQ(NumContaining(OfDecode(ShippedKernels({.major = 8, .minor = 0})),
+                            ".decode." + type + ".d576.q64k32.latent.s2.plain"),
+              1);
+    // Few and many heads.
+    const std::vector<KernelSource> hopper = OfDecode(ShippedKernels(kHopper));
+    EXPECT_EQ(NumContaining(hopper, "cuda.sm90.decode." + type), 4);
+    EXPECT_EQ(EndingIn(hopper, ".octets.plain").size(), 4u);
+  }
+  // Plain code of 9.0 has no clusters in its rows.
+  EXPECT_EQ(NumContaining(ShippedKernels({.major = 9, .minor = 0}), "cuda.sm90."), 0);
+}
+
+TEST(ShippedKernels, OfCacheFeaturesAreDecodeKernels) {
+  const CompileTarget& target = kHopper;  // whose shared memory has room for columns
+  const std::vector<KernelSource> plain = ShippedKernels(target);
+  const std::vector<KernelSource> kernels = ShippedKernels(target, SetsOf("int8,int4+paged"));
+  for (const char* set : {".int8", ".int4+paged"}) {
+    const std::vector<KernelSource> of_set = EndingIn(kernels, set);
+    EXPECT_EQ(OfDecode(of_set).size(), of_set.size()) << set << ": nothing but decode";
+    EXPECT_GT(NumContaining(of_set, ".columns"), 2) << set;
+    EXPECT_GT(NumContaining(of_set, ".q16"), NumContaining(of_set, ".columns")) << set;
+    EXPECT_EQ(NumContaining(of_set, "cuda.decode_append."), 2) << set;
+    EXPECT_EQ(NumContaining(of_set, "cuda.quantize_kv."), 3) << set;
+  }
+  for (const KernelSource& kernel : EndingIn(kernels, ".int4+paged")) {
+    if (kernel.label.find("quantize") != std::string::npos) continue;
+    EXPECT_NE(kernel.traits_header.find("kPaged = 1"), std::string::npos) << kernel.label;
+  }
+  // Of windows decode kernels know nothing, and of dropout there are none.
+  EXPECT_EQ(OfDecode(ShippedKernels(target, SetsOf("window,dropout,softcap+dropout"))).size(),
+            OfDecode(plain).size());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // what append and rotary mean, worked out here once more.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -207,6 +208,43 @@ TEST(Decode, AppendsRotatedKeysAtTheCacheLength) {
     }
     EXPECT_EQ(call.lengths.data<std::int32_t>()[0], kLength) << "the caller's lengths stay";
   }
+}
+
+// As the latent vectors of MLA do: values are columns of the keys. With an append both would be
+// written in one place.
+TEST(Decode, ReadsCachesThatShareMemory) {
+  Sequences call;
+  constexpr std::int64_t kColumns = 40;
+  OwnedTensor o(kF32, {call.o.shape[0], call.o.shape[1], call.o.shape[2], kColumns}, 0xFF);
+  OwnedTensor apart(kF32, {call.o.shape[0], call.o.shape[1], call.o.shape[2], kColumns}, 0xFF);
+  std::int64_t shape[4];
+  std::copy_n(call.args.k_cache->shape, 4, shape);
+  shape[3] = kColumns;
+  heed_tensor_t values = *call.args.k_cache;
+  values.shape = shape;
+  // The oracle's own copy of these columns.
+  heed_tensor_t copied = *call.args.v_cache;
+  copied.shape = shape;
+  for (std::int64_t b = 0; b < shape[0]; ++b) {
+    for (std::int64_t slot = 0; slot < shape[1]; ++slot) {
+      for (std::int64_t head = 0; head < shape[2]; ++head) {
+        std::copy_n(call.KeyRow(b, slot, head), kColumns, call.ValueRow(b, slot, head));
+      }
+    }
+  }
+  call.args.v_cache = &copied;
+  call.args.o = &apart.abi;
+  ASSERT_EQ(heed_decode(&call.args), HEED_OK) << heed_last_error();
+  call.args.v_cache = &values;
+  call.args.o = &o.abi;
+  ASSERT_EQ(heed_decode(&call.args), HEED_OK) << heed_last_error();
+  EXPECT_EQ(o.bytes(), apart.bytes());
+  call.v_new.shape[3] = kColumns;
+  call.args.k_new = &call.k_new.abi;
+  call.args.v_new = &call.v_new.abi;
+  EXPECT_EQ(heed_decode(&call.args), HEED_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(heed_last_error()).find("must not overlap"), std::string::npos)
+      << heed_last_error();
 }
 
 // Threads that decode at the same time share nothing.

@@ -34,6 +34,10 @@ struct Functions {
   Result (*graph_launch)(CudaGraphExec, CudaStream);
   Result (*graph_destroy)(CudaGraph);
   Result (*graph_exec_destroy)(CudaGraphExec);
+  Result (*event_create)(CudaEvent*, unsigned);
+  Result (*event_destroy)(CudaEvent);
+  Result (*event_record)(CudaEvent, CudaStream);
+  Result (*event_elapsed)(float*, CudaEvent, CudaEvent);
   Result (*module_load)(void**, const void*);
   Result (*module_function)(void**, void*, const char*);
   Result (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
@@ -80,6 +84,10 @@ Loaded Load() {
   bind(&f.graph_launch, "cuGraphLaunch");
   bind(&f.graph_destroy, "cuGraphDestroy");
   bind(&f.graph_exec_destroy, "cuGraphExecDestroy");
+  bind(&f.event_create, "cuEventCreate");
+  bind(&f.event_destroy, "cuEventDestroy_v2");
+  bind(&f.event_record, "cuEventRecord");
+  bind(&f.event_elapsed, "cuEventElapsedTime");
   bind(&f.module_load, "cuModuleLoadData");
   bind(&f.module_function, "cuModuleGetFunction");
   bind(&f.launch, "cuLaunchKernel");
@@ -185,6 +193,21 @@ void Cuda::Replay(CudaGraphExec graph, CudaStream stream) {
 }
 void Cuda::Destroy(CudaGraphExec graph) {
   Require(F().graph_exec_destroy(graph), "cuGraphExecDestroy");
+}
+
+CudaEvent Cuda::NewEvent() {
+  CudaEvent event = nullptr;
+  Require(F().event_create(&event, 0), "cuEventCreate");
+  return event;
+}
+void Cuda::Destroy(CudaEvent event) { Require(F().event_destroy(event), "cuEventDestroy"); }
+void Cuda::Record(CudaEvent event, CudaStream stream) {
+  Require(F().event_record(event, stream), "cuEventRecord");
+}
+double Cuda::Milliseconds(CudaEvent begin, CudaEvent end) {
+  float milliseconds = 0.0f;
+  Require(F().event_elapsed(&milliseconds, begin, end), "cuEventElapsedTime");
+  return static_cast<double>(milliseconds);
 }
 
 // A kernel that returns at once, of as many parameter bytes as those of the library have.

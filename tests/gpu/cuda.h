@@ -12,6 +12,7 @@ using CudaStream = struct CUstream_st*;
 using CudaGraph = struct CUgraph_st*;
 using CudaGraphExec = struct CUgraphExec_st*;
 using CudaContext = struct CUctx_st*;
+using CudaEvent = struct CUevent_st*;
 
 // Every call aborts the test process with the driver's words when it fails: nothing after it would
 // mean anything.
@@ -45,6 +46,11 @@ class Cuda {
   CudaGraphExec EndCapture(CudaStream stream);
   void Replay(CudaGraphExec graph, CudaStream stream);
   void Destroy(CudaGraphExec graph);
+  CudaEvent NewEvent();
+  void Destroy(CudaEvent event);
+  void Record(CudaEvent event, CudaStream stream);
+  // Between two events that have passed.
+  double Milliseconds(CudaEvent begin, CudaEvent end);
   std::size_t FreeBytes();
   // Launches a kernel that does nothing on the default stream of device 0: what the driver alone
   // takes for a launch. False when that cannot be had.

@@ -409,6 +409,38 @@ TEST(GpuDecode, FixedSplitDoesNotDependOnTheBatch) {
   EXPECT_EQ(run(1), run(3));
 }
 
+// Few and many rows of a group, tokens appended across pages, on the row that the planner takes.
+TEST(GpuDecode, QuantisedCachesWithPagesOfEverySize) {
+  const std::vector<KernelRow> rows = RunnableRows("");
+  for (const heed_kv_format_t format : {HEED_KV_INT8, HEED_KV_FP8_E4M3, HEED_KV_INT4}) {
+    for (const std::int64_t page_slots : {1, 2, 3, 5, 16, 17, 64, 256}) {
+      DecodeCase c;
+      c.index = static_cast<std::uint64_t>(page_slots);
+      c.element = Element::kBF16;
+      c.format = format;
+      c.head_dim = c.head_dim_v = 128;
+      c.batch = c.num_kv_heads = 2;
+      c.group = page_slots % 2 == 0 ? 4 : 12;
+      c.new_tokens = page_slots % 2 == 0 ? 2 : 1;
+      c.page_slots = page_slots;
+      c.lengths = {static_cast<std::int32_t>(page_slots), 300};
+      c.causal = HEED_CAUSAL_ON;
+      SCOPED_TRACE(Describe(c));
+      DecodeInstance instance(c);
+      const DecodeResults wanted = OracleResults(instance);
+      const DecodeInstance::Bounds bounds = instance.ComputeBounds(DecodeRounding::kTensorCores);
+      DeviceDecodeCall planned(instance.args);
+      heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
+      ASSERT_EQ(heed_plan(HEED_OP_DECODE, planned.args(), &plan), HEED_OK) << heed_last_error();
+      const auto row = std::find_if(rows.begin(), rows.end(), [&](const KernelRow& candidate) {
+        return candidate.id == plan.kernel_id;
+      });
+      ASSERT_NE(row, rows.end()) << plan.kernel_id;
+      EXPECT_EQ(RunOn(*row, instance, wanted, bounds), "") << row->id;
+    }
+  }
+}
+
 // heed_quantize_kv writes the same bytes on both backends, of numbers of every magnitude.
 TEST(GpuDecode, QuantisesAsTheCpuDoes) {
   for (const heed_kv_format_t format : {HEED_KV_INT8, HEED_KV_FP8_E4M3, HEED_KV_INT4}) {

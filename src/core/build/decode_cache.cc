@@ -142,8 +142,10 @@ Status ReadCache(const DecodeArgs& args, TensorReader* reader, CacheOperands* op
   const AxisNames& axes = args.is_paged() ? kPool : kCache;
   TensorInfo& k_cache = operands->k_cache;
   TensorInfo& v_cache = operands->v_cache;
-  HEED_RETURN_IF_ERROR(reader->RequiredOutput("k_cache", args.call.k_cache, axes, &k_cache));
-  HEED_RETURN_IF_ERROR(reader->RequiredOutput("v_cache", args.call.v_cache, axes, &v_cache));
+  // Caches that are only read may share memory: MLA's values are columns of its keys.
+  const auto read = args.appends() ? &TensorReader::RequiredOutput : &TensorReader::Required;
+  HEED_RETURN_IF_ERROR((reader->*read)("k_cache", args.call.k_cache, axes, &k_cache));
+  HEED_RETURN_IF_ERROR((reader->*read)("v_cache", args.call.v_cache, axes, &v_cache));
   for (const int axis : {0, 1, 2}) {
     HEED_RETURN_IF_ERROR(RequireSameAxis(v_cache, axis, k_cache, axis));
   }

@@ -3,6 +3,7 @@
 
 #include "core/abi_struct.h"
 #include "core/build/exec.h"
+#include "core/build/kv_format.h"
 #include "core/build/score.h"
 #include "core/session_config.h"
 #include "core/tensor_info.h"
@@ -90,6 +91,13 @@ Status ReadSessionConfig(const heed_session_config_t* source, SessionConfig* con
   config->use_graph = read.use_graph == HEED_ON;
   HEED_RETURN_IF_ERROR(BuildExec(read.exec, Op::kDecode, read.device, &config->exec));
   return CheckWorkspace(config->exec);
+}
+
+std::int64_t NumSessionScales(heed_kv_format_t format, std::int64_t head_dim) {
+  constexpr std::int64_t kInt4GroupElems = 64;
+  if (format == HEED_KV_PLAIN || HasInlineScales(format)) return 0;
+  if (format != HEED_KV_INT4 || head_dim % kInt4GroupElems != 0) return 1;
+  return head_dim / kInt4GroupElems;
 }
 
 }  // namespace heed::core
