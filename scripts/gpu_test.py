@@ -26,10 +26,15 @@ import time
 # With generated cases: dealt out in shards, longest first.
 GENERATED = ["gpu_backward", "gpu_forward", "gpu_decode"]
 # Beside them, each in a process of its own.
-OTHERS = ["gpu_hopper", "gpu_flash_attention_v2", "gpu_limits", "gpu_helpers", "gpu_session"]
+OTHERS = ["gpu_hopper", "gpu_flash_attention_v2", "gpu_limits", "gpu_helpers", "gpu_session",
+          "gpu_session_graph", "gpu_wide_decode"]
 # Measures host time: runs when nothing else does.
 ALONE = ["gpu_streams"]
 TRAINING_EXAMPLE = "heed_example_train"
+GENERATING_EXAMPLE = "heed_example_generate"
+# Its tokens on the GPU and on the CPU.
+GENERATING_TEST = pathlib.Path(__file__).resolve().parents[1] / (
+    "tests/examples/generate_small_test.py")
 # With --python: PyTorch's CUDA tensors; JAX stays on the CPU.
 PYTHON_TESTS = "tests/python/frameworks"
 # Small problems: a sanitizer slows kernels down 10 to 100 times. racecheck and synccheck watch
@@ -41,14 +46,15 @@ ENOUGH_FOR_ALL_ROWS = 300  # cases, with which a row that none of them reached i
 
 
 def find_programs(build):
-    """Paths of the test programs and, where it was built, of the training example."""
+    """Paths of the test programs and of the examples that were built."""
     folder = pathlib.Path(build)
     for tests in (folder / "tests/gpu", folder):
         if (tests / GENERATED[0]).exists():
             programs = {name: (tests / name).resolve() for name in GENERATED + OTHERS + ALONE}
-            for example in (folder / "examples" / TRAINING_EXAMPLE, tests / TRAINING_EXAMPLE):
-                if example.exists():
-                    programs[TRAINING_EXAMPLE] = example.resolve()
+            for name in (TRAINING_EXAMPLE, GENERATING_EXAMPLE):
+                for example in (folder / "examples" / name, tests / name):
+                    if example.exists():
+                        programs[name] = example.resolve()
             return programs
     sys.exit(f"gpu_test: no {GENERATED[0]} under {folder}: build the target all first")
 
@@ -133,6 +139,14 @@ class Runner:
         return {"test": TRAINING_EXAMPLE, "part": "", "exit_code": code,
                 "seconds": round(seconds, 1), "ran": 1, "failed": int(code != 0), "skipped": [],
                 "checked": {}, "losses": losses}
+
+    def run_generation(self):
+        code, output, seconds = self.run([sys.executable, GENERATING_TEST,
+                                          self.programs[GENERATING_EXAMPLE], "--device", "cuda"])
+        report_end(GENERATING_EXAMPLE, code, (output.splitlines() or [""])[-1], seconds, output)
+        return {"test": GENERATING_EXAMPLE, "part": "", "exit_code": code,
+                "seconds": round(seconds, 1), "ran": 1, "failed": int(code != 0), "skipped": [],
+                "checked": {}}
 
     def run_python(self, library):
         # Most of the time goes to compiling kernels, one at a time in each process.
@@ -239,6 +253,8 @@ def run_all(runner, options):
             tests.append(pool.submit(runner.run_training))
         else:
             print(f"{TRAINING_EXAMPLE}: NOT RUN: it is built where a CUDA toolkit is")
+        if GENERATING_EXAMPLE in runner.programs:
+            tests.append(pool.submit(runner.run_generation))
         if options.python:
             tests.append(pool.submit(runner.run_python, find_library(options.build)))
         program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"

@@ -34,7 +34,8 @@ if "--gtest_output" in options:
 sys.exit(int(failed))
 """
 PROGRAMS = ["gpu_hopper", "gpu_forward", "gpu_backward", "gpu_streams", "gpu_limits", "gpu_helpers",
-            "gpu_flash_attention_v2", "gpu_decode", "gpu_session"]
+            "gpu_flash_attention_v2", "gpu_decode", "gpu_session", "gpu_session_graph",
+            "gpu_wide_decode"]
 
 
 class GpuTest(unittest.TestCase):
@@ -104,6 +105,12 @@ class GpuTest(unittest.TestCase):
         code, _, record = self.run_script({})
         self.assertEqual(code, 1)
         self.assertEqual(record["failed"], ["heed_example_train"])
+
+    def test_generation_must_agree(self):
+        self.add_program("heed_example_generate", "#!/bin/sh\necho '1 2.0'\n")
+        code, output, record = self.run_script({})
+        self.assertEqual(code, 1, output)
+        self.assertEqual(record["failed"], ["heed_example_generate"])
 
 
 if __name__ == "__main__":
