@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 
-CODE_SUFFIXES = {".h", ".hpp", ".c", ".cc", ".cpp", ".inc", ".cu", ".cuh", ".wgsl", ".py", ".sh",
-                 ".cmake"}
+CODE_SUFFIXES = {".h", ".hpp", ".c", ".cc", ".cpp", ".inc", ".cu", ".cuh", ".wgsl", ".mjs", ".py",
+                 ".sh", ".cmake"}
 TEXT_SUFFIXES = CODE_SUFFIXES | {".md", ".txt", ".json", ".map", ".in"}
 CODE_NAMES = {"dev", "run", "CMakeLists.txt"}
 EXEMPT = {"LICENSE"}

@@ -37,7 +37,8 @@ export function compareLayer(tensors, layer, { o, lse, rows }) {
   }
   const wantedLse = part(tensors, layer, "lse").data;
   for (let at = 0; at < HEADS * rows; at++) {
-    lseError = Math.max(lseError, check(lse[at], wantedLse[at], 1e-5 * (1 + Math.abs(wantedLse[at]))));
+    const bound = 1e-5 * (1 + Math.abs(wantedLse[at]));
+    lseError = Math.max(lseError, check(lse[at], wantedLse[at], bound));
   }
   return { oError, lseError, excess };
 }

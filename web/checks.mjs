@@ -23,7 +23,8 @@ function elements(dtype, count, next) {
   return Uint16Array.from({ length: count }, () => {
     const sign = next() < 0 ? 0x8000 : 0;
     const exponent = bias - 1 - Math.floor(Math.abs(next()) * 2.99);
-    return sign | (exponent << mantissaBits) | Math.floor(Math.abs(next()) * (2 ** mantissaBits - 1));
+    const mantissa = Math.floor(Math.abs(next()) * (2 ** mantissaBits - 1));
+    return sign | (exponent << mantissaBits) | mantissa;
   });
 }
 
@@ -106,7 +107,7 @@ async function runCase(heed, args, seed) {
 // Where the page is, for a reader of the log when it never ends.
 const progress = (text) => fetch("/progress", { method: "POST", body: JSON.stringify(text) });
 
-// What the demo page shows once it has computed: its text, and pixels of the map that are not white.
+// What the demo page shows once it has computed: its text, and how many pixels of the map are dark.
 async function openDemo() {
   const frame = document.createElement("iframe");
   frame.src = "index.html";
@@ -147,7 +148,8 @@ async function compileShaders(heed) {
 async function run() {
   const heed = await Heed.open();
   const { vendor, architecture, description } = heed.adapter.info;
-  const report = { adapter: `${vendor} ${architecture} ${description}`.trim(), layers: [], cases: [] };
+  const adapter = `${vendor} ${architecture} ${description}`.trim();
+  const report = { adapter, layers: [], cases: [] };
   await progress(`on ${report.adapter}`);
   const tensors = await fetchSafetensors("smollm2.safetensors");
   for (const layer of LAYERS) {
@@ -156,7 +158,8 @@ async function run() {
     const weights = weightsOf(tensors, layer, 4, result.lse);
     let sumError = 0;
     for (let row = 0; row < result.rows; row++) {
-      const sum = weights.subarray(row * result.rows, (row + 1) * result.rows).reduce((a, b) => a + b);
+      const ofRow = weights.subarray(row * result.rows, (row + 1) * result.rows);
+      const sum = ofRow.reduce((a, b) => a + b);
       sumError = Math.max(sumError, Math.abs(sum - 1));
     }
     report.layers.push({ layer, ...compareLayer(tensors, layer, result), sumError });
@@ -165,8 +168,9 @@ async function run() {
     await progress(`case ${seed}`);
     report.cases.push(await runCase(heed, args, seed + 1));
   }
-  report.refusal = await heed.forward({ ...CASES[0], headDim: 6, q: new Float32Array(24),
-    k: new Float32Array(12), v: new Float32Array(12) }).then(() => "none", (error) => error.message);
+  const bad = { ...CASES[0], headDim: 6, q: new Float32Array(24), k: new Float32Array(12),
+    v: new Float32Array(12) };
+  report.refusal = await heed.forward(bad).then(() => "none", (error) => error.message);
   await progress("the demo page");
   report.demo = await openDemo();
   await progress("beside the naive shader");

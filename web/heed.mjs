@@ -239,7 +239,8 @@ export class Heed {
     const shape = shapeOf(args);
     const columns = Math.min(MAX_COLUMNS, Math.ceil(shape.groupsV / COLUMN_GROUPS));
     const { table, tasksBegin, numWorkgroups } = tableOf(args, shape, columns);
-    const pipeline = await this.compile(`forward.${shape.dtype}.keys_stored.c${columns}`, "forward");
+    const label = `forward.${shape.dtype}.keys_stored.c${columns}`;
+    const pipeline = await this.compile(label, "forward");
     const storage = new Array(STORAGE_BINDINGS).fill(null);
     storage.splice(0, 3, args.q, args.k, args.v);
     storage[OUTPUT] = new args.q.constructor(shape.qLen * shape.numQHeads * shape.headDimV);
