@@ -3,36 +3,11 @@
 #include <cstdio>
 #include <fstream>
 #include <string>
-#include <vector>
 
 #include "webgpu/shader_source.h"
-#include "webgpu/unit_layout.h"
 
 namespace heed::webgpu {
 namespace {
-
-constexpr core::DType kTypes[] = {core::DType::kF32, core::DType::kF16, core::DType::kBF16};
-constexpr auto kMostColumns = static_cast<std::uint32_t>(kMaxColumns);
-
-void AddForward(core::DType dtype, std::uint32_t columns, std::vector<Shader>* shaders) {
-  for (const Output output : {Output::kStored, Output::kPartial}) {
-    shaders->push_back(ForwardShader({dtype, columns, output}));
-    for (const KeyStorage keys : {KeyStorage::kStored, KeyStorage::kFp32, KeyStorage::kInt8}) {
-      shaders->push_back(ForwardShader({dtype, columns, output, ForwardUse::kDecode, keys}));
-    }
-  }
-}
-
-std::vector<Shader> AllShaders() {
-  std::vector<Shader> shaders;
-  for (const core::DType dtype : kTypes) {
-    for (std::uint32_t columns = 1; columns <= kMostColumns; ++columns) {
-      AddForward(dtype, columns, &shaders);
-      shaders.push_back(BackwardShader(dtype, columns));
-    }
-  }
-  return shaders;
-}
 
 bool WriteFile(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary);

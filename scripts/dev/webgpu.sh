@@ -46,8 +46,8 @@ test_browser() {
 
 # A few minutes on two cores.
 test_webgpu() {
-  build_preset release heed webgpu_forward webgpu_backward webgpu_decode \
-    webgpu_unavailable_test webgpu_chunks_test &&
+  build_preset release heed webgpu_forward webgpu_backward webgpu_decode webgpu_faults \
+    webgpu_unavailable_test webgpu_chunks_test webgpu_shaders_test &&
     HEED_WEBGPU_CASES="${HEED_WEBGPU_CASES:-400}" HEED_WEBGPU_COST="${HEED_WEBGPU_COST:-1000000}" \
       with_webgpu run_ctest build/release --label-regex webgpu
 }

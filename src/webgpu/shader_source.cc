@@ -82,4 +82,20 @@ Shader BackwardShader(core::DType dtype, std::uint32_t columns) {
       "backward"};
 }
 
+std::vector<Shader> AllShaders() {
+  std::vector<Shader> shaders;
+  for (const core::DType dtype : {core::DType::kF32, core::DType::kF16, core::DType::kBF16}) {
+    for (std::uint32_t columns = 1; columns <= kMaxColumns; ++columns) {
+      for (const Output output : {Output::kStored, Output::kPartial}) {
+        shaders.push_back(ForwardShader({dtype, columns, output}));
+        for (const KeyStorage keys : {KeyStorage::kStored, KeyStorage::kFp32, KeyStorage::kInt8}) {
+          shaders.push_back(ForwardShader({dtype, columns, output, ForwardUse::kDecode, keys}));
+        }
+      }
+      shaders.push_back(BackwardShader(dtype, columns));
+    }
+  }
+  return shaders;
+}
+
 }  // namespace heed::webgpu

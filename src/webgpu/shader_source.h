@@ -49,6 +49,8 @@ struct ForwardVariant {
 Shader ForwardShader(const ForwardVariant& variant);
 // columns: groups of 64 elements of a gradient that one workgroup computes, 1 to 4.
 Shader BackwardShader(core::DType dtype, std::uint32_t columns);
+// Every shader that some call may compile.
+std::vector<Shader> AllShaders();
 
 }  // namespace heed::webgpu
 

@@ -10,7 +10,8 @@ import re
 import sys
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-TEST_FOLDERS = [FOLDER, *(FOLDER.parent / name for name in ("conformance", "core", "gpu"))]
+TEST_FOLDERS = [FOLDER, *(FOLDER.parent / name for name in ("conformance", "core", "gpu",
+                                                            "webgpu"))]
 
 
 def existing_tests():

@@ -1,0 +1,49 @@
+// What the texts of the shaders may ask of a device, without a device.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "webgpu/shader_source.h"
+
+namespace heed::webgpu {
+namespace {
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string WithoutComments(const std::string& text) {
+  std::istringstream lines(text);
+  std::string code, line;
+  while (std::getline(lines, line)) code += line.substr(0, line.find("//")) + "\n";
+  return code;
+}
+
+TEST(WebgpuShaders, LabelsAreTheKeysOfPipelines) {
+  std::set<std::string> labels;
+  std::set<std::string> texts;
+  for (const Shader& shader : AllShaders()) {
+    labels.insert(shader.label);
+    texts.insert(shader.text);
+    EXPECT_TRUE(Has(shader.text, "fn " + std::string(shader.entry_point) + "(")) << shader.label;
+  }
+  // 3 types x 4 columns x (2 outputs x (forward + 3 storages of decode) + backward).
+  EXPECT_EQ(labels.size(), 3u * 4u * 9u);
+  EXPECT_EQ(texts.size(), labels.size());
+}
+
+// ggml-org/llama.cpp#23040: a workgroup laid out for subgroups of 32 is wrong where they are wider.
+// Nothing here knows of subgroups, asks for an extension, or adds where another invocation does.
+TEST(WebgpuShaders, B214_NeedNoSubgroups) {
+  for (const Shader& shader : AllShaders()) {
+    const std::string code = WithoutComments(shader.text);
+    for (const char* part : {"subgroup", "enable ", "requires ", "atomic"}) {
+      EXPECT_FALSE(Has(code, part)) << shader.label << ": " << part;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heed::webgpu
