@@ -190,6 +190,7 @@ TEST_F(TuneCallTest, WithoutAFolderOnlyADryRunIsPossible) {
 }
 
 TEST_F(TuneCallTest, AStoredChoiceIsRun) {
+  if (default_row == kGenericRow) GTEST_SKIP() << "NOT TESTED: this CPU has one row to choose from";
   Store(RecordOfCall());
   EXPECT_EQ(PlannedRow(), kGenericRow);
   EXPECT_TRUE(Contains(Explained(), "measured 12.5 us against 25 us of " + default_row));
