@@ -165,7 +165,7 @@ Status Describe(std::int32_t format, const TextBuffer& buffer) {
 
 Status Clear(std::int64_t* num_removed) {
   std::int64_t count = 0;
-  const Status status = core::tune::RemoveRecords(&count);
+  Status status = core::tune::RemoveRecords(&count);
   core::tune::ForgetTables();
   if (num_removed != nullptr) *num_removed = count;
   return status;

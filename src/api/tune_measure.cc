@@ -125,6 +125,7 @@ Status MeasureRows(TuneCall* call, const TuneEffort& effort, std::vector<Measure
   HEED_RETURN_IF_ERROR(RunRounds(call, effort, *rows, &runners));
 
   std::vector<RoundSeconds> rounds;
+  rounds.reserve(runners.size());
   for (const Runner& runner : runners) rounds.push_back(runner.rounds);
   const std::vector<core::tune::RowTiming> timings = core::tune::CompareRows(rounds);
   for (std::size_t at = 0; at < runners.size(); ++at) {

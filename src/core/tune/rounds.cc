@@ -17,6 +17,7 @@ double Quantile(std::vector<double> samples, double fraction) {
 
 RowTiming Compare(const RoundSeconds& row, const RoundSeconds& baseline) {
   std::vector<double> ratios;
+  ratios.reserve(row.size());
   for (std::size_t round = 0; round < row.size(); ++round) {
     ratios.push_back(row[round] / baseline[round]);
   }
@@ -32,6 +33,7 @@ RowTiming Compare(const RoundSeconds& row, const RoundSeconds& baseline) {
 
 std::vector<RowTiming> CompareRows(const std::vector<RoundSeconds>& rows) {
   std::vector<RowTiming> timings;
+  timings.reserve(rows.size());
   for (const RoundSeconds& row : rows) timings.push_back(Compare(row, rows[0]));
   return timings;
 }
