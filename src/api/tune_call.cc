@@ -116,60 +116,65 @@ Status TuneCall::Start() {
   return AllocateWorkspace();
 }
 
+Status TuneCall::Adopt(std::initializer_list<Adoption> adoptions) {
+  const core::ForwardProblem shapes = problem();
+  for (const auto& [tensor, content] : adoptions) {
+    HEED_RETURN_IF_ERROR(tensors_->Adopt(tensor, content, shapes));
+  }
+  return {};
+}
+
+Status TuneCall::AdoptResults(std::initializer_list<ResultAdoption> adoptions) {
+  const core::ForwardProblem shapes = problem();
+  for (const auto& [tensor, result] : adoptions) {
+    HEED_RETURN_IF_ERROR(tensors_->AdoptResult(tensor, result, shapes));
+  }
+  return {};
+}
+
 // Lengths in host memory stay the caller's: they are what is planned with.
 Status TuneCall::AdoptTensors() {
-  const core::ForwardProblem shapes = problem();
-  const auto adopt = [&](const heed_tensor_t** tensor, TuneContent content) {
-    return tensors_->Adopt(tensor, content, shapes);
-  };
   heed_forward_args_t& call = forward_.call;
-  HEED_RETURN_IF_ERROR(adopt(&call.q, TuneContent::kQk));
-  HEED_RETURN_IF_ERROR(adopt(&call.k, TuneContent::kQk));
-  HEED_RETURN_IF_ERROR(adopt(&call.v, TuneContent::kOther));
-  HEED_RETURN_IF_ERROR(adopt(&forward_.score.alibi_slopes, TuneContent::kSlopes));
-  HEED_RETURN_IF_ERROR(adopt(&forward_.score.bias, TuneContent::kOther));
-  HEED_RETURN_IF_ERROR(adopt(&forward_.score.mask, TuneContent::kMask));
-  HEED_RETURN_IF_ERROR(adopt(&forward_.score.sinks, TuneContent::kOther));
-  HEED_RETURN_IF_ERROR(adopt(&forward_.score.dropout_rng, TuneContent::kSeedAndOffset));
+  heed_score_args_t& score = forward_.score;
+  heed_varlen_args_t& varlen = forward_.varlen;
+  HEED_RETURN_IF_ERROR(Adopt({{&call.q, TuneContent::kQk},
+                              {&call.k, TuneContent::kQk},
+                              {&call.v, TuneContent::kOther},
+                              {&score.alibi_slopes, TuneContent::kSlopes},
+                              {&score.bias, TuneContent::kOther},
+                              {&score.mask, TuneContent::kMask},
+                              {&score.sinks, TuneContent::kOther},
+                              {&score.dropout_rng, TuneContent::kSeedAndOffset}}));
   if (exec().backend == HEED_BACKEND_CUDA) {
-    HEED_RETURN_IF_ERROR(adopt(&forward_.varlen.cu_seqlens_q, TuneContent::kOffsetsQ));
-    HEED_RETURN_IF_ERROR(adopt(&forward_.varlen.cu_seqlens_kv, TuneContent::kOffsetsKv));
-    HEED_RETURN_IF_ERROR(adopt(&forward_.varlen.seqused_q, TuneContent::kLengthsQ));
-    HEED_RETURN_IF_ERROR(adopt(&forward_.varlen.seqused_kv, TuneContent::kLengthsKv));
-    HEED_RETURN_IF_ERROR(adopt(&forward_.paging.block_table, TuneContent::kBlockTable));
+    HEED_RETURN_IF_ERROR(Adopt({{&varlen.cu_seqlens_q, TuneContent::kOffsetsQ},
+                                {&varlen.cu_seqlens_kv, TuneContent::kOffsetsKv},
+                                {&varlen.seqused_q, TuneContent::kLengthsQ},
+                                {&varlen.seqused_kv, TuneContent::kLengthsKv},
+                                {&forward_.paging.block_table, TuneContent::kBlockTable}}));
   }
   if (op_ == core::Op::kForward) {
-    HEED_RETURN_IF_ERROR(tensors_->AdoptResult(&call.o, Result::kOutput, shapes));
-    HEED_RETURN_IF_ERROR(tensors_->AdoptResult(&call.lse, Result::kLse, shapes));
+    HEED_RETURN_IF_ERROR(AdoptResults({{&call.o, Result::kOutput}, {&call.lse, Result::kLse}}));
   } else {
-    HEED_RETURN_IF_ERROR(adopt(&call.o, TuneContent::kResult));
-    HEED_RETURN_IF_ERROR(adopt(&call.lse, TuneContent::kResult));
+    HEED_RETURN_IF_ERROR(
+        Adopt({{&call.o, TuneContent::kResult}, {&call.lse, TuneContent::kResult}}));
   }
-  call.score = &forward_.score;
-  call.varlen = &forward_.varlen;
+  call.score = &score;
+  call.varlen = &varlen;
   if (forward_.is_paged()) call.paging = &forward_.paging;
   call.exec = &exec_;
   return {};
 }
 
 Status TuneCall::AdoptGradients() {
-  const core::ForwardProblem shapes = problem();
   backward_.forward = &forward_.call;
   backward_.exec = &exec_;
-  HEED_RETURN_IF_ERROR(tensors_->Adopt(&backward_.d_o, TuneContent::kOther, shapes));
-  HEED_RETURN_IF_ERROR(tensors_->Adopt(&backward_.d_lse, TuneContent::kOther, shapes));
-  const struct {
-    const heed_tensor_t** tensor;
-    Result result;
-  } results[] = {{&backward_.dq, Result::kDq},
-                 {&backward_.dk, Result::kDk},
-                 {&backward_.dv, Result::kDv},
-                 {&backward_.d_bias, Result::kDBias},
-                 {&backward_.d_sinks, Result::kDSinks}};
-  for (const auto& [tensor, result] : results) {
-    HEED_RETURN_IF_ERROR(tensors_->AdoptResult(tensor, result, shapes));
-  }
-  return {};
+  HEED_RETURN_IF_ERROR(
+      Adopt({{&backward_.d_o, TuneContent::kOther}, {&backward_.d_lse, TuneContent::kOther}}));
+  return AdoptResults({{&backward_.dq, Result::kDq},
+                       {&backward_.dk, Result::kDk},
+                       {&backward_.dv, Result::kDv},
+                       {&backward_.d_bias, Result::kDBias},
+                       {&backward_.d_sinks, Result::kDSinks}});
 }
 
 core::BackwardProblem TuneCall::ProblemFor(const core::KernelRow& row) const {

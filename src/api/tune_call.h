@@ -2,6 +2,7 @@
 #ifndef HEED_API_TUNE_CALL_H_
 #define HEED_API_TUNE_CALL_H_
 
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,6 +48,17 @@ class TuneCall {
   core::Status ReadForward(const char* name, const heed_forward_args_t* args);
   core::Status ReadBackward(const heed_backward_args_t* args);
   core::Status CheckTunable() const;
+  // A tensor argument of the call, and what its own tensor holds.
+  struct Adoption {
+    const heed_tensor_t** tensor;
+    TuneContent content;
+  };
+  struct ResultAdoption {
+    const heed_tensor_t** tensor;
+    core::tune::Result result;
+  };
+  core::Status Adopt(std::initializer_list<Adoption> adoptions);
+  core::Status AdoptResults(std::initializer_list<ResultAdoption> adoptions);
   core::Status AdoptTensors();
   core::Status AdoptGradients();
   core::Status FindRows();
