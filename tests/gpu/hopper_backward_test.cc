@@ -110,6 +110,83 @@ void CheckManySequences(const Row& row) {
 
 TEST(GpuHopperBackward, ThousandsOfSequencesOfOneTokenOrNone) { OnEveryRow(CheckManySequences); }
 
+// Every score is the same, far below 0, where the exponential of what fills a tile up would be
+// infinite; the last tiles have few rows. Causal: row i weighs its i + 1 keys alike.
+void CheckVeryNegativeScores(const Row& row) {
+  constexpr std::int64_t kLength = 75;
+  constexpr double kQuery = 16.0, kKey = -8.0;
+  constexpr double kTolerance = 4e-3;  // of what is added up: fp16 P, dS and o
+  const Indices shape = {1, kLength, 1, row.head_dim};
+  AttentionCall call(Element::kF16, shape, shape, shape);
+  call.FillNormal(9);
+  call.q.Fill([&](const Indices&) { return kQuery; });
+  call.k.Fill([&](const Indices&) { return kKey; });
+  call.args.varlen = nullptr;
+  call.score.causal = HEED_CAUSAL_ON;
+  Gradients gradients(call);
+  FillNormal(gradients.d_o, 10);
+  const double scale = 1.0 / std::sqrt(static_cast<double>(row.head_dim));
+  const double score = kQuery * kKey * scale * static_cast<double>(row.head_dim);
+  call.lse.Fill(
+      [&](const Indices& at) { return score + std::log(static_cast<double>(at[2] + 1)); });
+  std::vector<double> sum_v(static_cast<std::size_t>(row.head_dim));
+  for (std::int64_t i = 0; i < kLength; ++i) {
+    for (std::int64_t d = 0; d < row.head_dim; ++d) {
+      double& sum = sum_v[static_cast<std::size_t>(d)];
+      sum += call.v.At({0, i, 0, d});
+      call.o.Set({0, i, 0, d}, sum / static_cast<double>(i + 1));
+    }
+  }
+  gradients.RunOn(row, kLength);
+  // Sums over the pairs of a key and of a query, and of their absolute values.
+  struct Sums {
+    double d_s = 0.0, bound = 0.0;
+  };
+  std::vector<Sums> of_key(kLength), of_query(kLength);
+  for (std::int64_t i = 0; i < kLength; ++i) {
+    std::vector<double> d_p;
+    double delta = 0.0;
+    const double p = 1.0 / static_cast<double>(i + 1);
+    for (std::int64_t j = 0; j <= i; ++j) {
+      double product = 0.0;
+      for (std::int64_t d = 0; d < row.head_dim; ++d) {
+        product += gradients.d_o.At({0, i, 0, d}) * call.v.At({0, j, 0, d});
+      }
+      d_p.push_back(product);
+      delta += p * product;
+    }
+    for (std::int64_t j = 0; j <= i; ++j) {
+      const double product = d_p[static_cast<std::size_t>(j)];
+      for (Sums* sums :
+           {&of_key[static_cast<std::size_t>(j)], &of_query[static_cast<std::size_t>(i)]}) {
+        sums->d_s += p * (product - delta);
+        sums->bound += p * (std::abs(product) + std::abs(delta));
+      }
+    }
+  }
+  ForEachIndex(gradients.dv.shape(), [&](const Indices& at) {
+    double expected = 0.0, bound = 0.0;
+    for (std::int64_t i = at[1]; i < kLength; ++i) {
+      const double term = gradients.d_o.At({0, i, 0, at[3]}) / static_cast<double>(i + 1);
+      expected += term;
+      bound += std::abs(term);
+    }
+    ASSERT_NEAR(gradients.dv.At(at), expected, kTolerance * bound) << row.id << ToString(at);
+    const Sums& key = of_key[static_cast<std::size_t>(at[1])];
+    ASSERT_NEAR(gradients.dk.At(at), scale * kQuery * key.d_s,
+                kTolerance * scale * kQuery * key.bound)
+        << row.id << ToString(at);
+    const Sums& query = of_query[static_cast<std::size_t>(at[1])];
+    ASSERT_NEAR(gradients.dq.At(at), scale * kKey * query.d_s,
+                kTolerance * scale * -kKey * query.bound)
+        << row.id << ToString(at);
+  });
+}
+
+TEST(GpuHopperBackward, ScoresFarBelowZeroBesideTheEndsOfTiles) {
+  OnEveryRow(CheckVeryNegativeScores);
+}
+
 // sum(o * d_o), by the planner's forward row; leaves o and lse in `call`.
 double Loss(AttentionCall& call, const StridedTensor& d_o, std::int64_t max_len) {
   DeviceForwardCall device(call.args, max_len, max_len);

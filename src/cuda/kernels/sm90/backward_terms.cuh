@@ -7,10 +7,20 @@
 
 #include "cuda/kernels/common/backward_score.cuh"
 #include "cuda/kernels/ptx/math.cuh"
+#include "cuda/kernels/sm90/backward_bias.cuh"
 #include "cuda/kernels/sm90/backward_config.cuh"
+#include "cuda/kernels/sm90/backward_mask.cuh"
 #include "cuda/kernels/sm90/forward_terms.cuh"
 
 namespace heed::cuda {
+
+// What was read of a block before its scores are there.
+template <class T>
+struct FetchedPairs {
+  MaskOfKeys mask;     // with a mask
+  u32 unmasked;        // bits of registers
+  BiasOfKeys<T> bias;  // with a bias of 16 bits
+};
 
 // Those of one block of queries. With kIsBounded some of them may not exist.
 template <class C, bool kIsBounded>
@@ -18,11 +28,11 @@ class BlockPairs {
   using T = typename C::Traits;
 
  public:
-  // key, query: the lane's first ones. unmasked: bits of registers.
+  // key, query: the lane's first ones.
   __device__ __forceinline__ BlockPairs(const Sm90BackwardArgs& args, const BackwardTile& tile,
                                         const ScoreTerms<T>& terms, i32 key, i32 query,
-                                        u32 unmasked)
-      : args_(args), terms_(terms), key_(key), query_(query), unmasked_(unmasked) {
+                                        const FetchedPairs<T>& fetched)
+      : args_(args), terms_(terms), key_(key), query_(query), fetched_(fetched) {
     if constexpr (T::kAlibi != 0) {
       distance_ = static_cast<float>(query + terms.shift - key);
     }
@@ -32,9 +42,11 @@ class BlockPairs {
     }
   }
 
-  // In log2 units. Hidden pairs read that of another one.
+  // In log2 units. Hidden pairs have that of another one or 0. All lanes of the warp must call.
   __device__ __forceinline__ void LoadBias(float (&bias)[4], int columns8) const {
-    if constexpr (T::kBias != 0) {
+    if constexpr (kHasShortBias<T>) {
+      fetched_.bias.Get(bias, columns8);
+    } else if constexpr (T::kBias != 0) {
       const device::ScoreStrides& strides = terms_.rule->bias.strides;
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
@@ -71,7 +83,7 @@ class BlockPairs {
       if (kEnds && column >= seen_[e / 2].end) p = 0.0f;
     }
     if constexpr (T::kMask != 0) {
-      if ((unmasked_ >> (4 * columns8 + e) & 1) == 0) p = 0.0f;
+      if ((fetched_.unmasked >> (4 * columns8 + e) & 1) == 0) p = 0.0f;
     }
     return p;
   }
@@ -108,7 +120,7 @@ class BlockPairs {
   const Sm90BackwardArgs& args_;
   const ScoreTerms<T>& terms_;
   i32 key_, query_;
-  u32 unmasked_;
+  const FetchedPairs<T>& fetched_;
   float distance_ = 0.0f;  // from the first key to the first query
   SeenBy seen_[2] = {};
 };
@@ -138,17 +150,31 @@ class BackwardPairs {
     }
   }
 
-  // Before anything is asked about a block.
-  __device__ __forceinline__ void SetBlock(i32 block) {
+  // Reads what a block has in global memory, while its products are under way.
+  __device__ __forceinline__ void StartBlock(i32 block) {
     if constexpr (T::kMask != 0) {
-      unmasked_ = 0;
-#pragma unroll
-      for (int at = 0; at < C::kScoreRegisters; ++at) {
-        const i32 i = FirstQuery(block) + at / 4 * 8 + at % 2;
-        const i32 j = FirstKey() + at / 2 % 2 * 8;
-        if (terms_.IsInside(i, j) && terms_.IsUnmasked(i, j)) unmasked_ |= 1u << at;
-      }
+      const device::ScoreStrides& strides = terms_.rule->mask.strides;
+      const MaskOfHead mask{terms_.mask, strides.query_elems, strides.key_elems, terms_.q_len,
+                            terms_.kv_len};
+      fetched_.mask.Load(mask, WarpKey(), block * C::kQueries);
     }
+    if constexpr (kHasShortBias<T>) {
+      const device::ScoreStrides& strides = terms_.rule->bias.strides;
+      const BiasOfHead bias{reinterpret_cast<const u16*>(terms_.bias), strides.query_elems,
+                            strides.key_elems, terms_.q_len, terms_.kv_len};
+      fetched_.bias.Load(bias, WarpKey(), block * C::kQueries);
+    }
+  }
+  // After that, before pairs are asked for. All lanes of the warp must call.
+  __device__ __forceinline__ void FinishBlock() {
+    if constexpr (T::kMask != 0) fetched_.unmasked = fetched_.mask.Unmasked();
+  }
+
+  // Whether the block may have queries that see no key.
+  __device__ __forceinline__ bool MayHideQueries(i32 block) const {
+    if constexpr (T::kMask != 0) return true;
+    const ValidRows live = LiveQueries<T>(terms_);
+    return block * C::kQueries < live.begin || (block + 1) * C::kQueries > live.end;
   }
 
   // Whether some query of the block may not see some key, whatever the mask says.
@@ -167,7 +193,7 @@ class BackwardPairs {
 
   template <bool kIsBounded>
   __device__ __forceinline__ BlockPairs<C, kIsBounded> View(i32 block) const {
-    return {args_, tile_, terms_, FirstKey(), FirstQuery(block), unmasked_};
+    return {args_, tile_, terms_, FirstKey(), FirstQuery(block), fetched_};
   }
 
   // Finds what dropout keeps of the block. All lanes of the warp must call.
@@ -214,7 +240,7 @@ class BackwardPairs {
   const BackwardTile& tile_;
   ScoreTerms<T> terms_;
   i32 first_key_;
-  u32 unmasked_ = 0;  // bits of registers
+  FetchedPairs<T> fetched_;
   u32 kept_ = 0;
 };
 

@@ -12,10 +12,11 @@
 #define HEED_CUDA_KERNELS_SM90_BACKWARD_WIDE_KEYS_CUH_
 
 #include "cuda/kernels/ptx/math.cuh"
+#include "cuda/kernels/sm90/backward_bias.cuh"
 #include "cuda/kernels/sm90/backward_hidden.cuh"
+#include "cuda/kernels/sm90/backward_mask.cuh"
 #include "cuda/kernels/sm90/backward_store.cuh"
 #include "cuda/kernels/sm90/backward_wide_config.cuh"
-#include "cuda/kernels/sm90/backward_wide_mask.cuh"
 #include "cuda/kernels/sm90/backward_wide_terms.cuh"
 
 namespace heed::cuda {
@@ -59,14 +60,16 @@ class WideKeyConsumer {
       ClearHiddenQueriesOfStep();
     }
     IssueScores();
+    FetchPairs();
     ptx::WgmmaWait<0>();
     FinishStep();
     NextBlock();
 #pragma unroll 1
     for (++step_; step_ < static_cast<u32>(task_.num_steps); ++step_) {
-      if constexpr (C::kHasHiddenRows) ClearHiddenQueriesOfStep();
       IssueGradient(step_ - 1);
+      if constexpr (C::kHasHiddenRows) ClearHiddenQueriesOfStep();
       IssueScores();
+      FetchPairs();
       ptx::WgmmaWait<1>();
       PinAccumulators(gradient_);
       ReleaseFactor(step_ - 1);
@@ -92,6 +95,7 @@ class WideKeyConsumer {
     ScoreTerms<typename C::Traits> terms(args_.call.problem.score, task_.sequence);
     const i32 group = args_.call.problem.group;
     terms.SetHead(args_.call, task_.batch, i64{task_.kv_head} * group);
+    live_queries_ = LiveQueries<typename C::Traits>(terms);
     const u32 hidden = HiddenKeys(terms, group, task_.first_key + 16 * warp_);
     ClearRows<kDepth / kPanelColumns, kWideRows>(kIsValues ? shared_.K() : shared_.V(), 16 * warp_,
                                                  hidden);
@@ -99,6 +103,11 @@ class WideKeyConsumer {
   }
   // Of Q and dO, both of which the consumer reads.
   __device__ __forceinline__ void ClearHiddenQueriesOfStep() {
+    const i32 query = block_ * kWideRows;
+    if (!C::Traits::kMask && query >= live_queries_.begin &&
+        query + kWideRows <= live_queries_.end) {
+      return;
+    }
     const Place at{step_};
     ptx::BarrierWait(shared_.QFull(at.stage()), at.full_parity());
     ptx::BarrierWait(shared_.DoFull(at.stage()), at.full_parity());
@@ -107,6 +116,16 @@ class WideKeyConsumer {
     ClearRowsOfWarp<C::kDim / kPanelColumns>(shared_.Q(at.stage()), hidden);
     ClearRowsOfWarp<C::kDimV / kPanelColumns>(shared_.Do(at.stage()), hidden);
     FinishClearing(kBarrier);
+  }
+
+  // What the step's pairs have in global memory, while its products are under way.
+  __device__ __forceinline__ void FetchPairs() {
+    if constexpr (kReadsTerms && C::Traits::kMask != 0) {
+      mask_.Load(terms_.mask(), task_.first_key + 16 * warp_, block_ * kWideRows);
+    }
+    if constexpr (kReadsTerms && kHasShortBias<typename C::Traits>) {
+      bias_.Load(terms_.short_bias(), task_.first_key + 16 * warp_, block_ * kWideRows);
+    }
   }
 
   __device__ __forceinline__ void IssueScores() {
@@ -178,7 +197,7 @@ class WideKeyConsumer {
     const i32 query = block_ * kWideRows + lane_ % 4 * 2;
     u32 kept = ~0u, unmasked = ~0u;
     if constexpr (C::Traits::kMask != 0) {
-      unmasked = UnmaskedOfKeys(terms_.mask(), task_.first_key + 16 * warp_, block_ * kWideRows);
+      unmasked = mask_.Unmasked();
     }
     if constexpr (C::kHasTerms) {
       ptx::BarrierWait(shared_.PEmpty(), RingPlace<1>{step_}.empty_parity());
@@ -200,14 +219,17 @@ class WideKeyConsumer {
       float lse_log2[2];
       ptx::LoadShared8(lse_log2, stats + 32 * columns8);
       u32 sent[4];
+      float bias[4] = {};
+      if constexpr (kHasShortBias<typename C::Traits>) bias_.Get(bias, columns8);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int column = 8 * columns8 + e % 2;
         float exponent, bend = 1.0f;
         if constexpr (C::kHasTerms) {
+          const i32 i = query + column, j = key + 8 * (e / 2);
+          if constexpr (C::Traits::kBias == 1) bias[e] = terms_.LoadBias(i, j);
           exponent =
-              terms_.Score(scores_[4 * columns8 + e], query + column, key + 8 * (e / 2), &bend) -
-              lse_log2[e % 2];
+              terms_.Score(scores_[4 * columns8 + e], bias[e], i, j, &bend) - lse_log2[e % 2];
         } else {
           exponent = fmaf(scores_[4 * columns8 + e], factor, -lse_log2[e % 2]);
         }
@@ -309,6 +331,9 @@ class WideKeyConsumer {
   u32 p_, stats_;
   i32 block_;
   u32 step_ = 0;
+  ValidRows live_queries_;               // with C::kHasHiddenRows
+  MaskOfKeys mask_;                      // of the step
+  BiasOfKeys<typename C::Traits> bias_;  // of the step
   float gradient_[kColumns / 2];
   float scores_[kScores];
   u32 factor_[kScores / 2];  // P^T or dS^T, rounded

@@ -5,10 +5,11 @@
 #define HEED_CUDA_KERNELS_SM90_BACKWARD_WIDE_QUERIES_CUH_
 
 #include "cuda/kernels/ptx/math.cuh"
+#include "cuda/kernels/sm90/backward_bias.cuh"
 #include "cuda/kernels/sm90/backward_hidden.cuh"
+#include "cuda/kernels/sm90/backward_mask.cuh"
 #include "cuda/kernels/sm90/backward_store.cuh"
 #include "cuda/kernels/sm90/backward_wide_config.cuh"
-#include "cuda/kernels/sm90/backward_wide_mask.cuh"
 #include "cuda/kernels/sm90/backward_wide_terms.cuh"
 
 namespace heed::cuda {
@@ -55,20 +56,24 @@ class WideQueryConsumer {
       LoadStats();
       if constexpr (C::kHasHiddenRows) {
         ClearHiddenQueries();
+        live_keys_ = LiveKeys<typename C::Traits>(
+            ScoreTerms<typename C::Traits>(args_.call.problem.score, task_.sequence));
         ClearHiddenKeysOf(block);
       }
       IssueScores();
       IssueWeights();
+      FetchPairs(block);
       FinishStep(block);
 #pragma unroll 1
       for (++step_, ++block; block < own_.end; ++step_, ++block) {
-        if constexpr (C::kHasHiddenRows) ClearHiddenKeysOf(block);
         IssueGradient(step_ - 1);
+        if constexpr (C::kHasHiddenRows) ClearHiddenKeysOf(block);
         IssueScores();
         IssueWeights();
         ptx::WgmmaWait<2>();
         PinAccumulators(dq_);
         ArriveOfWarp(shared_.KEmpty(KeyPlace{step_ - 1}.stage()));
+        FetchPairs(block);
         FinishStep(block);
       }
       IssueGradient(step_ - 1);
@@ -131,18 +136,27 @@ class WideQueryConsumer {
   __device__ __forceinline__ RowBits HiddenKeysOf(i32 block) {
     if constexpr (C::Traits::kMask != 0) {
       const VisibleMask mask{terms_.mask(), LowOf<C>(args_, task_), HighOf<C>(args_, task_)};
-      const i32 key = block * kWideRows;
-      RowBits seen = unmasked_.Read(mask, first_query_ + 16 * warp_, key);
+      const i32 key = block * kWideRows, query = first_query_ + 16 * warp_;
       // The rows of the same warp of the other consumer.
       const i32 other_query = task_.first_query + (1 - consumer_) * kWideRows + 16 * warp_;
-      const RowBits other = SeenKeys(mask, other_query, key);
+      MaskOfQueries of_own, of_other;
+      of_own.Load(mask.mask, query, key);
+      of_other.Load(mask.mask, other_query, key);
+      unmasked_.Set(of_own.Bits());
+      const RowBits seen = SeenKeys(of_own.Bits(), mask, query, key);
+      const RowBits other = SeenKeys(of_other.Bits(), mask, other_query, key);
       return ExceptSeen(shared_.Seen(consumer_, step_ % 2),
                         {seen.word[0] | other.word[0], seen.word[1] | other.word[1]},
                         1 + consumer_);
     }
-    const ValidRows live = LiveKeys<typename C::Traits>(
-        ScoreTerms<typename C::Traits>(args_.call.problem.score, task_.sequence));
-    return RowsOutside(live.begin - block * kWideRows, live.end - block * kWideRows);
+    return RowsOutside(live_keys_.begin - block * kWideRows, live_keys_.end - block * kWideRows);
+  }
+
+  // What the step's pairs have in global memory, while its products are under way.
+  __device__ __forceinline__ void FetchPairs(i32 block) {
+    if constexpr (kHasShortBias<typename C::Traits>) {
+      bias_.Load(terms_.short_bias(), first_query_ + 16 * warp_, block * kWideRows);
+    }
   }
 
   __device__ __forceinline__ void IssueScores() {
@@ -248,15 +262,21 @@ class WideQueryConsumer {
     u32 kept = ~0u;
     if constexpr (C::Traits::kDropout) kept = terms_.KeptOfQueries(query, key);
     const float keep_scale = KeepScaleOf<typename C::Traits>(args_.call);
+    bool adds_quads = false;
+    if constexpr (C::Traits::kDBias != 0) {
+      adds_quads = terms_.AddsQuads(first_query_, block * kWideRows);
+    }
 #pragma unroll
     for (int columns8 = 0; columns8 < kWideRows / 8; ++columns8) {
-      float d_s[4];
+      float d_s[4], bent[4];
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int column = 8 * columns8 + e % 2;
         const i32 i = query + 8 * (e / 2), j = key + column;
-        float bend = 1.0f;
-        const float score = terms_.Score(s_[4 * columns8 + e], i, j, &bend);
+        float bend = 1.0f, bias = 0.0f;
+        if constexpr (kHasShortBias<typename C::Traits>) bias = bias_.Get(columns8, e);
+        if constexpr (C::Traits::kBias == 1) bias = terms_.LoadBias(i, j);
+        const float score = terms_.Score(s_[4 * columns8 + e], bias, i, j, &bend);
         float p = ptx::Exp2(score - lse_log2_[e / 2]);
         if (kIsBounded && !IsSeen(seen, column, e / 2)) p = 0.0f;
         if constexpr (C::Traits::kMask != 0) {
@@ -268,9 +288,16 @@ class WideQueryConsumer {
         }
         d_s[e] = p * (d_p - delta_[e / 2]);
         if constexpr (C::Traits::kDBias != 0) {
-          if (p != 0.0f) terms_.AddBiasGradient(i, j, d_s[e]);
+          if (p == 0.0f) d_s[e] = 0.0f;
+          bent[e] = bend;
+        } else {
+          d_s[e] *= bend;
         }
-        d_s[e] *= bend;
+      }
+      if constexpr (C::Traits::kDBias != 0) {
+        terms_.AddBiasGradients(query, key + 8 * columns8, d_s, adds_quads);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) d_s[e] *= bent[e];
       }
       d_s_[2 * columns8] = Element::Pack(d_s[0], d_s[1]);
       d_s_[2 * columns8 + 1] = Element::Pack(d_s[2], d_s[3]);
@@ -325,7 +352,9 @@ class WideQueryConsumer {
   i32 first_query_;
   u32 step_ = 0;
   float lse_log2_[2], delta_[2];  // of the lane's two rows
+  ValidRows live_keys_;           // with C::kHasHiddenRows
   UnmaskedOfQueries unmasked_;    // pairs of the step, with a mask
+  BiasOfQueries<typename C::Traits> bias_;
   float dq_[C::kDim / 2];
   float s_[kScores];  // S, then P
   float dp_[kScores];

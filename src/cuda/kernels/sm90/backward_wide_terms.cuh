@@ -7,8 +7,9 @@
 #include "cuda/kernels/common/score_terms.cuh"
 #include "cuda/kernels/ptx/math.cuh"
 #include "cuda/kernels/ptx/reduce.cuh"
+#include "cuda/kernels/sm90/backward_bias.cuh"
+#include "cuda/kernels/sm90/backward_mask.cuh"
 #include "cuda/kernels/sm90/backward_wide_config.cuh"
-#include "cuda/kernels/sm90/backward_wide_mask.cuh"
 
 namespace heed::cuda {
 
@@ -52,9 +53,25 @@ class WideTerms {
     return {head_.mask, strides.query_elems, strides.key_elems, q_len_, kv_len_};
   }
 
-  // Score of query i and key j in log2 units from q . k; *bend receives d score / d (scale q . k).
-  // Pairs beyond the lengths have no bias.
-  __device__ __forceinline__ float Score(float product, i32 i, i32 j, float* bend) const {
+  // With a bias of 16 bits.
+  __device__ __forceinline__ BiasOfHead short_bias() const {
+    const device::ScoreStrides& strides = args_.problem.score.bias.strides;
+    return {reinterpret_cast<const u16*>(head_.bias), strides.query_elems, strides.key_elems,
+            q_len_, kv_len_};
+  }
+  // One of 32 bits in log2 units; pairs beyond the lengths have none.
+  __device__ __forceinline__ float LoadBias(i32 i, i32 j) const {
+    if (i >= q_len_ || j >= kv_len_) return 0.0f;
+    const device::ScoreStrides& strides = args_.problem.score.bias.strides;
+    const i64 elems = i * strides.query_elems + j * strides.key_elems;
+    const u8* at = head_.bias + elems * kBiasElementBytes<T, Element>;
+    return LoadBiasElement<T, Element>(at) * kLog2E;
+  }
+
+  // Score of query i and key j in log2 units from q . k and its bias; *bend receives d score / d
+  // (scale q . k).
+  __device__ __forceinline__ float Score(float product, float bias, i32 i, i32 j,
+                                         float* bend) const {
     const ScoreRuleArg& rule = args_.problem.score;
     float score = product * rule.scale_log2;
     if constexpr (T::kSoftcap != 0) {
@@ -63,23 +80,45 @@ class WideTerms {
       score = cap_log2_ * bent;
       *bend = fmaf(-bent, bent, 1.0f);
     }
-    if constexpr (T::kBias != 0) {
-      if (i < q_len_ && j < kv_len_) {
-        const i64 elems = i * rule.bias.strides.query_elems + j * rule.bias.strides.key_elems;
-        const u8* at = head_.bias + elems * kBiasElementBytes<T, Element>;
-        score = fmaf(LoadBiasElement<T, Element>(at), kLog2E, score);
-      }
-    }
+    if constexpr (T::kBias != 0) score += bias;
     if constexpr (T::kAlibi != 0) {
       score = fmaf(-head_.slope_log2, fabsf(KeysAhead(i, shift_, j)), score);
     }
     return score;
   }
 
-  // d_s: before `bend`. Requires: i < q_len, j < kv_len.
-  __device__ __forceinline__ void AddBiasGradient(i32 i, i32 j, float d_s) const {
+  // Whether the sums of d_bias of 64 x 64 pairs all exist and take additions of four keys.
+  __device__ __forceinline__ bool AddsQuads(i32 first_query, i32 first_key) const {
     const device::ScoreStrides& strides = args_.d_bias_accum_strides;
-    ptx::ReduceAdd(d_bias_ + i * strides.query_elems + j * strides.key_elems, d_s);
+    return first_query + kWideRows <= q_len_ && first_key + kWideRows <= kv_len_ &&
+           strides.key_elems == 1 &&
+           (reinterpret_cast<u64>(d_bias_) | static_cast<u64>(4 * strides.query_elems)) % 16 == 0;
+  }
+  // d_s, before `bend`, of queries i and i + 8 and keys j and j + 1, where lane 4 g + t has
+  // j = 2 t + 8 n; 0 where there is no pair. All lanes of the warp must call.
+  __device__ __forceinline__ void AddBiasGradients(i32 i, i32 j, const float (&d_s)[4],
+                                                   bool adds_quads) const {
+    const device::ScoreStrides& strides = args_.d_bias_accum_strides;
+    if (adds_quads) {
+      // Neighbours trade halves, so that each has four keys of one query.
+      const bool is_odd = threadIdx.x % 2 != 0;
+      const float first = __shfl_xor_sync(~0u, is_odd ? d_s[0] : d_s[2], 1);
+      const float second = __shfl_xor_sync(~0u, is_odd ? d_s[1] : d_s[3], 1);
+      float* row = d_bias_ + (is_odd ? i + 8 : i) * strides.query_elems;
+      if (is_odd) {
+        ptx::ReduceAdd4(row + j - 2, first, second, d_s[2], d_s[3]);
+      } else {
+        ptx::ReduceAdd4(row + j, d_s[0], d_s[1], first, second);
+      }
+      return;
+    }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      if (d_s[e] == 0.0f) continue;
+      ptx::ReduceAdd(
+          d_bias_ + (i + 8 * (e / 2)) * strides.query_elems + (j + e % 2) * strides.key_elems,
+          d_s[e]);
+    }
   }
 
   // Bits 4 columns8 + e: whether dropout keeps the pair, where registers are of S^T and the warp's
