@@ -3,8 +3,8 @@
 
     python bench/gpu/latent.py --library build/release/libheed.so [--json FILE]
 
-Times are of CUDA graphs of ten calls, medians of interleaved rounds, beside a plain read of the keys
-in graphs too. Every output of a case's last sequence is compared with float64 first.
+Times are of CUDA graphs of ten calls, medians of interleaved rounds, beside a plain read of the
+keys in graphs too. Every output of a case's last sequence is compared with float64 first.
 """
 
 import argparse
