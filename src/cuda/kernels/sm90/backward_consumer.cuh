@@ -101,10 +101,7 @@ class BackwardConsumer {
 
   __device__ __forceinline__ void IssueScores(i32 block) {
     ptx::BarrierWait(shared_.QFull(Stage(step_)), Phase(step_));
-    if constexpr (C::kHasHiddenRows) {
-      may_hide_ = pairs_.MayHideQueries(block);
-      if (may_hide_) ClearHiddenQueriesOf(shared_.Q(Stage(step_)));
-    }
+    if constexpr (C::kHasHiddenRows) ClearHiddenQueriesOf(shared_.Q(Stage(step_)));
     ptx::WgmmaFence();
     const u64 q = Opaque(OperandOf(shared_.Q(Stage(step_))));
     if constexpr (C::kIsNarrow) {
@@ -119,9 +116,7 @@ class BackwardConsumer {
 
   __device__ __forceinline__ void IssueWeightGradients() {
     ptx::BarrierWait(shared_.DoFull(Stage(step_)), Phase(step_));
-    if constexpr (C::kHasHiddenRows) {
-      if (may_hide_) ClearHiddenQueriesOf(shared_.Do(Stage(step_)));
-    }
+    if constexpr (C::kHasHiddenRows) ClearHiddenQueriesOf(shared_.Do(Stage(step_)));
     ptx::WgmmaFence();
     const u64 d_o = Opaque(OperandOf(shared_.Do(Stage(step_))));
     if constexpr (C::kIsNarrow) {
@@ -362,7 +357,6 @@ class BackwardConsumer {
   i32 first_key_;
   u32 scores_target_, stats_;
   u32 step_ = 0;
-  bool may_hide_ = false;  // some query of the step, with C::kHasHiddenRows
   BackwardPairs<C> pairs_;
   float dk_[kGradientRegisters], dv_[kGradientRegisters];
   float s_[kScoreRegisters];  // S^T, then P^T

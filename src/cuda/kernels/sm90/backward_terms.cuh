@@ -170,13 +170,6 @@ class BackwardPairs {
     if constexpr (T::kMask != 0) fetched_.unmasked = fetched_.mask.Unmasked();
   }
 
-  // Whether the block may have queries that see no key.
-  __device__ __forceinline__ bool MayHideQueries(i32 block) const {
-    if constexpr (T::kMask != 0) return true;
-    const ValidRows live = LiveQueries<T>(terms_);
-    return block * C::kQueries < live.begin || (block + 1) * C::kQueries > live.end;
-  }
-
   // Whether some query of the block may not see some key, whatever the mask says.
   __device__ __forceinline__ bool IsBounded(i32 block) const {
     const i32 query = block * C::kQueries;
