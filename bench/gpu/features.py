@@ -204,10 +204,10 @@ def measure_features(torch, heed, options, record):
                 record["failed"].append({"case": case.name, "reason": str(reason)})
                 print(f"{case.name}: FAILED: {reason}", flush=True)
         times = {name: [] for name in calls}
+        num_calls = max(2, round(options.round_ms / 2))  # of 1 to 2 ms each
         for _ in range(options.rounds):
             for name, (_, call) in calls.items():
-                round_ms = max(2, round(options.round_ms / 2))
-                times[name].append(time_ms(torch, call, stream, round_ms))
+                times[name].append(time_ms(torch, call, stream, num_calls))
         record["cases"] += results_of(calls, times, errors)
         torch.cuda.empty_cache()
 

@@ -99,10 +99,10 @@ CudaUse CudaUseOf(const ForwardProblem& problem, const CudaFacts& facts) {
   }
   constexpr std::int64_t kLongRows = 4096, kShortRows = 512, kNarrowHeadDim = 64;
   const ScoreRule& rule = problem.score;
-  const bool wants_low_tiles =
-      facts.compute_capability == 90 &&
-      std::max(shape.head_dim, shape.head_dim_v) <= kNarrowHeadDim &&
-      (shape.max_q_len <= kShortRows || rule.alibi_slopes.present() || rule.bias.present());
+  const bool wants_low_tiles = facts.compute_capability == 90 &&
+                               std::max(shape.head_dim, shape.head_dim_v) <= kNarrowHeadDim &&
+                               (shape.max_q_len <= kShortRows || rule.alibi_slopes.present() ||
+                                rule.bias.present() || rule.mask.present());
   const bool is_long = facts.compute_capability == 90 && problem.score.window.left < 0 &&
                        std::min(shape.max_q_len, shape.max_kv_len) >= kLongRows;
   return wants_low_tiles || (is_bounded && !is_long) ? CudaUse::kCausal : CudaUse::kFull;

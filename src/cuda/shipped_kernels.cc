@@ -55,6 +55,7 @@ void AddFeatures(const FeatureSet& features, DType dtype, ForwardProblem* proble
   // Compact rows, as most callers have them.
   score.bias.stride_elems = {0, 0, problem->shape.max_kv_len, 1};
   if (features.mask) score.mask.dtype = DType::kBool;
+  score.mask.stride_elems = score.bias.stride_elems;
   score.sinks.is_present = features.sinks;
   if (features.dropout) score.dropout.drop_threshold = 6554;
   problem->cu_seqlens_q.is_present = problem->cu_seqlens_kv.is_present = features.packed;

@@ -38,13 +38,13 @@ int TileHeadDimV(const KernelRow& row, const ForwardProblem& problem) {
   return is_narrow ? kNarrowHeadDimV : TileHeadDim(row);
 }
 
-Sm90ForwardShape ShapeOfRow(const KernelRow& row, int tile_head_dim_v) {
-  return {TileHeadDim(row), tile_head_dim_v, row.tile_q_rows, row.tile_kv_rows,
-          row.cuda.num_stages};
+Sm90ForwardShape ShapeOfRow(const KernelRow& row, int tile_head_dim_v, ScoreSlabs slabs) {
+  return {TileHeadDim(row), tile_head_dim_v,     row.tile_q_rows,
+          row.tile_kv_rows, row.cuda.num_stages, slabs};
 }
 
-Sm90ForwardShape ShapeFor(const KernelRow& row, const ForwardProblem& problem) {
-  return ShapeOfRow(row, TileHeadDimV(row, problem));
+Sm90ForwardShape ShapeFor(const KernelRow& row, const ForwardProblem& problem, ScoreSlabs slabs) {
+  return ShapeOfRow(row, TileHeadDimV(row, problem), slabs);
 }
 
 std::int64_t NumQTiles(const ForwardProblem& problem, const KernelRow& row) {
@@ -110,36 +110,48 @@ std::int64_t FirstVisibleKey(const ForwardProblem& problem) {
   return device::VisibleKeys(problem.score.window, 0, shape.max_q_len, shape.max_kv_len).begin;
 }
 
-// A bias as the copy engine reads it: axes that are broadcast have one element.
-struct BiasOperand {
+// Bias or mask as the copy engine reads it: axes that are broadcast have one element.
+struct ScoreOperand {
   core::RowsView view;
   TensorExtents extents;
 };
 
-BiasOperand BiasOperandOf(const ForwardProblem& problem, const KernelRow& row) {
-  const core::ScoreView& bias = problem.score.bias;
+const core::ScoreView& ScoreViewOf(const ForwardProblem& problem, ScoreSlabs slabs) {
+  return slabs == ScoreSlabs::kMask ? problem.score.mask : problem.score.bias;
+}
+
+ScoreOperand ScoreOperandOf(const ForwardProblem& problem, const KernelRow& row, ScoreSlabs slabs) {
   const core::Shape& shape = problem.shape;
-  BiasOperand operand;
-  operand.view.data = bias.data;
-  operand.view.dtype = bias.dtype;
-  operand.view.batch_stride_elems = bias.stride_elems[0];
-  operand.view.head_stride_elems = bias.stride_elems[1];
-  operand.view.row_stride_elems = bias.stride_elems[2];
-  operand.extents.batch = bias.stride_elems[0] == 0 ? 1 : shape.batch;
-  operand.extents.heads = bias.stride_elems[1] == 0 ? 1 : shape.num_q_heads;
-  operand.extents.rows = bias.stride_elems[2] == 0 ? 1 : shape.max_q_len;
+  const core::ScoreView& score = ScoreViewOf(problem, slabs);
+  ScoreOperand operand;
+  operand.view.data = score.data;
+  operand.view.dtype = score.dtype;
+  operand.view.batch_stride_elems = score.stride_elems[0];
+  operand.view.head_stride_elems = score.stride_elems[1];
+  operand.view.row_stride_elems = score.stride_elems[2];
+  operand.extents.batch = score.stride_elems[0] == 0 ? 1 : shape.batch;
+  operand.extents.heads = score.stride_elems[1] == 0 ? 1 : shape.num_q_heads;
+  operand.extents.rows = score.stride_elems[2] == 0 ? 1 : shape.max_q_len;
   operand.extents.columns = shape.max_kv_len;
-  operand.extents.box_columns = Sm90BiasColumns(row.tile_kv_rows);
+  operand.extents.box_columns =
+      slabs == ScoreSlabs::kMask ? row.tile_kv_rows : Sm90BiasColumns(row.tile_kv_rows);
   return operand;
 }
 
-// Whether the kernel reads the bias by TMA; else one by one.
-bool TakesWideBias(const ForwardProblem& problem, const KernelRow& row) {
-  const core::ScoreView& bias = problem.score.bias;
-  if (!bias.present() || bias.dtype != problem.q.dtype || bias.stride_elems[3] != 1) return false;
-  if (Sm90ForwardMemoryOf(ShapeFor(row, problem)).bias_slab_bytes == 0) return false;
-  const BiasOperand operand = BiasOperandOf(problem, row);
+// Whether the copy engine reads it for the build with these slabs.
+bool TakesSlabs(const ForwardProblem& problem, const KernelRow& row, ScoreSlabs slabs) {
+  const core::ScoreView& score = ScoreViewOf(problem, slabs);
+  if (!score.present() || score.stride_elems[3] != 1) return false;
+  if (slabs == ScoreSlabs::kBias && score.dtype != problem.q.dtype) return false;
+  if (!Sm90HasSlabs(ShapeFor(row, problem, slabs))) return false;
+  const ScoreOperand operand = ScoreOperandOf(problem, row, slabs);
   return CanMapTensor(operand.view, operand.extents);
+}
+
+// A mask always comes by slabs, and then a bias one by one, as does one that cannot be copied.
+ScoreSlabs SlabsOf(const ForwardProblem& problem, const KernelRow& row) {
+  if (problem.score.mask.present()) return ScoreSlabs::kMask;
+  return TakesSlabs(problem, row, ScoreSlabs::kBias) ? ScoreSlabs::kBias : ScoreSlabs::kNone;
 }
 
 bool CanMapAll(const ForwardProblem& problem) {
@@ -161,13 +173,16 @@ const char* WhyNotSm90Forward(const KernelRow& row, const ForwardProblem& proble
   if (problem.block_table.present() && problem.block_table.num_pages == 0) {
     return "needs at least one page";
   }
-  // Values at keys that a mask hides from every query may be NaN, which P V would let through.
-  if (problem.score.mask.present()) return "does not read a mask";
+  if (problem.score.mask.present() && !TakesSlabs(problem, row, ScoreSlabs::kMask)) {
+    return "reads a mask by TMA, in tiles of 128 rows of D up to 192: its data and strides must be "
+           "multiples of 16 bytes, those of keys 1";
+  }
   // Ends of sequences are stored in chunks of 16 bytes.
   if (HasLengths(problem) && shape.head_dim_v % 8 != 0) {
     return "with arrays of lengths the head dim of v must be a multiple of 8";
   }
-  if (Sm90ForwardMemoryOf(ShapeFor(row, problem)).num_q_slots == 1 && shape.head_dim_v % 8 != 0) {
+  const Sm90ForwardShape tile = ShapeFor(row, problem, SlabsOf(problem, row));
+  if (Sm90ForwardMemoryOf(tile).num_q_slots == 1 && shape.head_dim_v % 8 != 0) {
     return "with wide heads the head dim of v must be a multiple of 8";
   }
   // 0 times -inf, which stands for a hidden key, would be NaN.
@@ -191,10 +206,16 @@ const char* WhyNotSm90Forward(const KernelRow& row, const ForwardProblem& proble
 }
 
 std::size_t Sm90ForwardSharedBytesOf(const KernelRow& row) {
-  const int wide = Sm90ForwardSharedBytes(ShapeOfRow(row, TileHeadDim(row)));
-  const int narrow =
-      Sm90ForwardSharedBytes(ShapeOfRow(row, std::min(TileHeadDim(row), kNarrowHeadDimV)));
-  return static_cast<std::size_t>(row.max_head_dim == 192 ? std::max(wide, narrow) : wide);
+  int most = 0;
+  for (const ScoreSlabs slabs : {ScoreSlabs::kNone, ScoreSlabs::kBias, ScoreSlabs::kMask}) {
+    for (const int head_dim_v : {TileHeadDim(row), std::min(TileHeadDim(row), kNarrowHeadDimV)}) {
+      const Sm90ForwardShape shape = ShapeOfRow(row, head_dim_v, slabs);
+      if (slabs == ScoreSlabs::kNone || Sm90HasSlabs(shape)) {
+        most = std::max(most, Sm90ForwardSharedBytes(shape));
+      }
+    }
+  }
+  return static_cast<std::size_t>(most);
 }
 
 KernelKey Sm90ForwardKeyOf(const KernelRow& row, const ForwardProblem& problem) {
@@ -205,7 +226,7 @@ KernelKey Sm90ForwardKeyOf(const KernelRow& row, const ForwardProblem& problem) 
   key.traits.head_dim = TileHeadDim(row);
   key.traits.head_dim_v = TileHeadDimV(row, problem);
   key.traits.varlen = HasLengths(problem);
-  if (TakesWideBias(problem, row)) key.traits.variant = kSm90WideBias;
+  if (SlabsOf(problem, row) == ScoreSlabs::kBias) key.traits.variant = kSm90WideBias;
   return key;
 }
 
@@ -247,10 +268,13 @@ Status FillMaps(const Driver& driver, const ForwardProblem& problem, const Kerne
                                      kv_box_rows, &args->k_map));
   HEED_RETURN_IF_ERROR(MakeTensorMap(driver, problem.v, KvExtents(problem, dv), args->first_key,
                                      kv_box_rows, &args->v_map));
-  if (TakesWideBias(problem, row)) {
-    const BiasOperand bias = BiasOperandOf(problem, row);
+  if (const ScoreSlabs slabs = SlabsOf(problem, row); slabs != ScoreSlabs::kNone) {
+    const ScoreOperand score = ScoreOperandOf(problem, row, slabs);
     HEED_RETURN_IF_ERROR(
-        MakeTensorMap(driver, bias.view, bias.extents, 0, kBiasRows, &args->bias_map));
+        MakeTensorMap(driver, score.view, score.extents, 0, kWarpgroupRows, &args->score_map));
+    args->has_score_rows = score.extents.rows > 1 ? 1 : 0;
+    args->has_score_heads = score.extents.heads > 1 ? 1 : 0;
+    args->has_score_batches = score.extents.batch > 1 ? 1 : 0;
   }
   return MakeTensorMap(driver, problem.o, QExtents(problem, dv), 0, kWarpgroupRows, &args->o_map);
 }
@@ -274,17 +298,14 @@ Sm90ForwardArgs ArgsOf(const ForwardProblem& problem, const KernelRow& row, Erro
     args.softcap =
         device::MakeSoftcapSeries(problem.score.scale, problem.score.softcap, device::kLog2E);
   }
-  const BiasOperand bias = BiasOperandOf(problem, row);
-  args.has_bias_rows = bias.extents.rows > 1 ? 1 : 0;
-  args.has_bias_heads = bias.extents.heads > 1 ? 1 : 0;
-  args.has_bias_batches = bias.extents.batch > 1 ? 1 : 0;
   return args;
 }
 
 LaunchShape ShapeOf(const CallContext& context, const Plan& plan) {
   const std::int64_t num_ctas =
       std::min<std::int64_t>(plan.num_tasks, context.device().properties().num_multiprocessors);
-  return {num_ctas, Sm90ForwardThreads(ShapeOfRow(*plan.row, TileHeadDim(*plan.row))),
+  return {num_ctas,
+          Sm90ForwardThreads(ShapeOfRow(*plan.row, TileHeadDim(*plan.row), ScoreSlabs::kNone)),
           Sm90ForwardSharedBytesOf(*plan.row)};
 }
 

@@ -13,16 +13,16 @@ struct TensorExtents {
   std::int64_t rows = 1;
   std::int64_t heads = 1;
   std::int64_t columns = 1;
-  int box_columns = 64;  // or 32
+  int box_columns = 64;
 };
 
-// Whether the copy engine can address the view: aligned to 16 bytes, strides of axes longer than 1
-// positive multiples of 16 bytes below 2^40, axes shorter than 2^31.
+// Whether the copy engine can address the view of 8- or 16-bit elements: aligned to 16 bytes,
+// strides of axes longer than 1 positive multiples of 16 bytes below 2^40, axes shorter than 2^31.
 bool CanMapTensor(const core::RowsView& view, const TensorExtents& extents);
 
 // Boxes of box_rows rows and extents.box_columns columns of one head, swizzled over a row of the
-// box, 128 (see tile/wgmma.cuh) or 64 bytes. first_row of the view is row 0 of the map. The view
-// has 16-bit elements, CanMapTensor holds and no axis is empty.
+// box where it has 128 (see tile/wgmma.cuh) or 64 bytes. first_row of the view is row 0 of the map.
+// CanMapTensor holds and no axis is empty.
 core::Status MakeTensorMap(const Driver& driver, const core::RowsView& view,
                            const TensorExtents& extents, std::int64_t first_row, int box_rows,
                            TensorMap* map);

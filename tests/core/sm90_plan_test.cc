@@ -121,8 +121,8 @@ TEST(Sm90Plan, SaysWhatAnOutrankedRowIsTunedFor) {
   }
   EXPECT_EQ(
       reason,
-      "ranks below the chosen row: it is tuned for calls without a right bound, ALiBi or bias, "
-      "or with long sequences");
+      "ranks below the chosen row: it is tuned for calls without a right bound, ALiBi, bias or "
+      "mask, or with long sequences");
 }
 
 TEST(Sm90Plan, RunsOnCapability90Alone) {
@@ -164,7 +164,13 @@ TEST(Sm90Plan, SaysWhyItDoesNotRun) {
   EXPECT_EQ(ReasonAgainst(bad, Hopper()), tma);
   bad = good;
   bad.score.mask.dtype = DType::kBool;
-  EXPECT_EQ(ReasonAgainst(bad, Hopper()), "does not read a mask");
+  bad.score.mask.stride_elems = {0, 0, kRows, 1};
+  EXPECT_EQ(ReasonAgainst(bad, Hopper()), "");
+  bad.score.mask.stride_elems = {0, 0, kRows + 8, 1};
+  EXPECT_EQ(
+      ReasonAgainst(bad, Hopper()),
+      "reads a mask by TMA, in tiles of 128 rows of D up to 192: its data and strides must be "
+      "multiples of 16 bytes, those of keys 1");
   bad = good;
   bad.score.scale = 0.0;
   EXPECT_EQ(ReasonAgainst(bad, Hopper()), "does not take a scale of 0");

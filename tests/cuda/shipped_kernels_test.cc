@@ -83,14 +83,22 @@ TEST(ShippedKernels, HaveOneOfEachRowPerFeature) {
   }
 }
 
-// What a Hopper row does not read runs on an older family's, and its kernels are those.
+// A mask is read by Hopper rows that have room for it; other calls run on an older family's, whose
+// kernels are those.
 TEST(ShippedKernels, OfAFeatureThatHopperRowsLeaveAreOthers) {
   const std::vector<KernelSource> kernels = ShippedKernels(kHopper, SetsOf("mask"));
-  EXPECT_GT(EndingIn(kernels, ".mask.full").size(), 0u);
+  int num_wide = 0, num_others = 0;
   for (const KernelSource& kernel : EndingIn(kernels, ".mask.full")) {
-    if (kernel.label.find(".forward.") == std::string::npos) continue;
-    EXPECT_NE(kernel.label.find(".sm80."), std::string::npos) << kernel.label;
+    if (kernel.label.find(".forward.bf16.") == std::string::npos) continue;
+    if (kernel.label.find(".d256.") != std::string::npos) {
+      EXPECT_NE(kernel.label.find(".sm80."), std::string::npos) << kernel.label;
+      ++num_wide;
+    } else if (kernel.label.find(".d128.") != std::string::npos) {
+      num_others += kernel.label.find(".sm90.") != std::string::npos;
+    }
   }
+  EXPECT_GT(num_wide, 0);
+  EXPECT_GT(num_others, 0);
 }
 
 // Of a bias and of pages what usual calls need: the copy engine reads them.

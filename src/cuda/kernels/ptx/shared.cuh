@@ -104,6 +104,10 @@ __device__ __forceinline__ void StoreShared4(u32 address, u32 value) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
 
+__device__ __forceinline__ void OrShared(u32 address, u32 bits) {
+  asm volatile("red.shared.or.b32 [%0], %1;" ::"r"(address), "r"(bits) : "memory");
+}
+
 }  // namespace heed::cuda::ptx
 
 #endif  // HEED_CUDA_KERNELS_PTX_SHARED_CUH_

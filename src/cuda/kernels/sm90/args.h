@@ -19,7 +19,7 @@ struct alignas(64) TensorMap {
 // slot, column] with boxes of `page_box_rows` slots.
 struct Sm90ForwardArgs {
   TensorMap q_map, k_map, v_map, o_map;
-  TensorMap bias_map;  // over [batch, head, query, key] with kSm90WideBias, see forward_bias.cuh
+  TensorMap score_map;  // over [batch, head, query, key]: what ScoreSlabs of the build says
   ProblemArg problem;
   RowsArg o;   // for ends of sequences, with Traits::kVarlen
   LseArg lse;  // data null = not wanted
@@ -35,8 +35,8 @@ struct Sm90ForwardArgs {
   // In log2 units, with Traits::kSoftcap.
   device::SoftcapSeries softcap;
   u32 zero;  // 0, which the compiler cannot know; see PacedBy
-  // With kSm90WideBias: 1 for each of its axes that is more than a broadcast, else 0.
-  i32 has_bias_rows, has_bias_heads, has_bias_batches;
+  // Of score_map: 1 for each axis that is more than a broadcast, else 0.
+  i32 has_score_rows, has_score_heads, has_score_batches;
 };
 
 // Maps as above with boxes of 64 rows. Without arrays of lengths rows of q and d_o that the window

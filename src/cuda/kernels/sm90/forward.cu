@@ -1,8 +1,9 @@
 // O and lse on Hopper: persistent CTAs that each take q tiles of (batch, query head) pairs.
 //
-// Warpgroup 0 moves data: one thread loads tiles of Q, K and V by TMA, and a warp for each consumer
-// stores its O. The other warpgroups compute, each 64 rows of every q tile, by wgmma. They hand
-// over by barriers in shared memory only. docs/kernels/forward-sm90.md draws it.
+// Warpgroup 0 moves data: one thread loads tiles of Q, K and V by TMA, a warp for each consumer
+// stores its O, and one loads bias or mask. The other warpgroups compute, each 64 rows of every q
+// tile, by wgmma. They hand over by barriers in shared memory only. docs/kernels/forward-sm90.md
+// draws it.
 //
 // Grid: at most one CTA per multiprocessor. Block: Sm90ForwardThreads. Dynamic shared memory:
 // Sm90ForwardSharedBytes.
@@ -11,6 +12,7 @@
 #include "cuda/kernels/sm90/forward_config.cuh"
 #include "cuda/kernels/sm90/forward_consumer.cuh"
 #include "cuda/kernels/sm90/forward_producer.cuh"
+#include "cuda/kernels/sm90/forward_slabs.cuh"
 
 namespace heed::cuda {
 
@@ -29,7 +31,9 @@ extern "C" __global__ void __launch_bounds__(Config::kNumThreads, 1)
     if (threadIdx.x == 0) {
       Producer<Config>(args, shared).Run();
     } else if (Config::kHasStorers && warp >= 1 && warp <= Config::kConsumers) {
-      RunStorer<Config>(args, shared, static_cast<u32>(warp - 1));
+      RunStorer<Config>(args, shared, warp - 1);
+    } else if (Config::kHasSlabs && warp == Config::kConsumers + 1) {
+      RunSlabs<Config>(args, shared);
     }
     return;
   }

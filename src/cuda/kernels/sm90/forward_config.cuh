@@ -17,8 +17,15 @@ template <class T>
 struct Sm90ForwardConfig {
   using Traits = T;
   using Element = typename ElementOf<T::kElement>::Type;
-  static constexpr Sm90ForwardShape kShape{T::kHeadDim, T::kHeadDimV, T::kTileQ, T::kTileKv,
-                                           T::kNumStages};
+  // Through shared memory: the host says where the copy engine can read a bias; a mask comes first.
+  static constexpr bool kHasMask = T::kMask != 0;
+  static constexpr bool kHasBiasSlabs = !kHasMask && T::kBias == 2 && T::kVariant == kSm90WideBias;
+  static constexpr ScoreSlabs kSlabs = kHasMask        ? ScoreSlabs::kMask
+                                       : kHasBiasSlabs ? ScoreSlabs::kBias
+                                                       : ScoreSlabs::kNone;
+  static constexpr bool kHasSlabs = kSlabs != ScoreSlabs::kNone;
+  static constexpr Sm90ForwardShape kShape{T::kHeadDim, T::kHeadDimV,  T::kTileQ,
+                                           T::kTileKv,  T::kNumStages, kSlabs};
   static constexpr Sm90ForwardMemory kMemory = Sm90ForwardMemoryOf(kShape);
   static constexpr int kNumThreads = Sm90ForwardThreads(kShape);
   static constexpr int kConsumers = Sm90NumConsumers(kShape);
@@ -45,25 +52,30 @@ struct Sm90ForwardConfig {
       kScoreRegisters + kOutputRegisters + 2 * kProbRegisters <= kConsumerRegisters - 32;
 
   static constexpr bool kHasTerms = T::kSoftcap || T::kAlibi || T::kBias != 0;
-  // Bias through shared memory: the host says where the copy engine can read it.
-  static constexpr bool kHasBiasSlabs = T::kBias == 2 && T::kVariant == kSm90WideBias;
-  static constexpr int kBiasColumns = Sm90BiasColumns(kKeys);
+  // Columns of a box of score_map.
+  static constexpr int kScoreColumns = kHasMask ? kKeys : Sm90BiasColumns(kKeys);
   // Terms of the score join the multiply-add of the exponent, so that scores are not written back.
-  // Not a softcap: its polynomial between the exponentials was slower than in front of them.
+  // Not a softcap: its polynomial between the exponentials gained 9 % with scores below a quarter
+  // of the cap, and lost up to half with others and in causal calls.
   static constexpr bool kFusesTerms =
-      kSpeculates && !T::kSoftcap && (kHasBiasSlabs || (T::kAlibi && T::kBias == 0));
+      kSpeculates && !T::kSoftcap && !kHasMask && (kHasBiasSlabs || (T::kAlibi && T::kBias == 0));
   static constexpr bool kHasWindow = T::kWindow != 0;
+  // Hidden keys are left out between the exponentials, where a selection is nearly free, instead of
+  // from the scores before. Windows of wide heads and of three consumers have no registers for it.
+  static constexpr bool kMasksWeights =
+      kSpeculates && !kFusesTerms &&
+      (kHasMask || (kHasWindow && T::kHeadDim <= 128 && kConsumers == 2));
   // ALiBi lets scores grow up to the diagonal: a tile begins there, or its reference would move
   // with every block. Under a window the order stays.
   static constexpr bool kBeginsAtDiagonal = T::kAlibi && kFusesTerms && !kHasWindow;
   // Whether steps that mask are those of the main loop, too: less code. Else they have a loop of
   // their own, and the main loop is shorter.
-  static constexpr bool kMasksInPairs = kFusesTerms || !kHasWindow;
+  static constexpr bool kMasksInPairs = kFusesTerms || kHasMask || !kHasWindow;
   // Whether blocks after the first one may have hidden keys.
   static constexpr bool kBoundsLaterBlocks = kHasWindow || kBeginsAtDiagonal;
 
-  static_assert(!kHasBiasSlabs || (kMemory.bias_slab_bytes != 0 && kSpeculates));
-  static_assert(!T::kMask && !T::kSplit && (!T::kPaged || T::kVarlen));
+  static_assert(!kHasSlabs || (Sm90HasSlabs(kShape) && kSpeculates));
+  static_assert(!T::kSplit && (!T::kPaged || T::kVarlen));
   static_assert(T::kElement != 2 && T::kTileQ % kWarpgroupRows == 0);
   static_assert(T::kHeadDim % 16 == 0 && T::kHeadDimV % (kHasStorers ? 16 : 32) == 0);
   // The storing warps are warps 1 .. kConsumers of the producing warpgroup.
@@ -112,23 +124,30 @@ struct SharedLayout {
   __device__ __forceinline__ u32 TileInfo(u32 slot) const {
     return base + C::kMemory.tiles_offset_bytes + slot * kTileInfoBytes;
   }
-  // warp: of all that consume.
-  __device__ __forceinline__ u32 BiasSlab(int warp) const {
-    return base + C::kMemory.bias_offset_bytes + warp * C::kMemory.bias_slab_bytes;
-  }
-  __device__ __forceinline__ u32 BiasFull(int warp) const {
-    return Barrier(4 * C::kStages + 2 * C::kSlots + warp);
+  __device__ __forceinline__ u32 ScoreSlab(int consumer) const {
+    return base + C::kMemory.score_offset_bytes + consumer * C::kMemory.score_slab_bytes;
   }
   __device__ __forceinline__ u32 Zero() const { return base + C::kMemory.zero_offset_bytes; }
+  __device__ __forceinline__ u32 Seen(u32 index) const {
+    return base + C::kMemory.seen_offset_bytes + index * kSeenBytes;
+  }
 
   // Full: the copy engine has written; empty: every reader is done.
   __device__ __forceinline__ u32 KFull(u32 stage) const { return Barrier(stage); }
   __device__ __forceinline__ u32 KEmpty(u32 stage) const { return Barrier(C::kStages + stage); }
-  __device__ __forceinline__ u32 VFull(u32 stage) const { return Barrier(2 * C::kStages + stage); }
-  __device__ __forceinline__ u32 VEmpty(u32 stage) const { return Barrier(3 * C::kStages + stage); }
-  __device__ __forceinline__ u32 QFull(u32 slot) const { return Barrier(4 * C::kStages + slot); }
+  __device__ __forceinline__ u32 VFull(u32 stage) const { return Barrier(kFirstV + stage); }
+  __device__ __forceinline__ u32 VEmpty(u32 stage) const {
+    return Barrier(kFirstV + C::kStages + stage);
+  }
+  __device__ __forceinline__ u32 QFull(u32 slot) const { return Barrier(kFirstQ + slot); }
   __device__ __forceinline__ u32 QEmpty(u32 slot) const {
-    return Barrier(4 * C::kStages + C::kSlots + slot);
+    return Barrier(kFirstQ + C::kSlots + slot);
+  }
+  __device__ __forceinline__ u32 ScoreFull(int consumer) const {
+    return Barrier(kFirstScore + consumer);
+  }
+  __device__ __forceinline__ u32 ScoreEmpty(int consumer) const {
+    return Barrier(kFirstScore + C::kConsumers + consumer);
   }
 
   // One thread, before a barrier of the whole CTA.
@@ -144,14 +163,21 @@ struct SharedLayout {
       // The storing warp, or each warp of the consumer.
       ptx::BarrierInit(QEmpty(slot), C::kHasStorers ? 1 : 4);
     }
-    if constexpr (C::kHasBiasSlabs) {
-      for (int warp = 0; warp < 4 * C::kConsumers; ++warp) ptx::BarrierInit(BiasFull(warp), 1);
+    for (int consumer = 0; consumer < C::kConsumers; ++consumer) {
+      ptx::BarrierInit(ScoreFull(consumer), 1);
+      ptx::BarrierInit(ScoreEmpty(consumer), 4);  // one arrival of each warp
     }
     ptx::StoreShared4(Zero(), 0);
+    constexpr u32 kZeros[4] = {};
+    for (u32 index = 0; index < kSeenBlocks; ++index) ptx::StoreShared16(Seen(index), kZeros);
     ptx::BarrierInitFence();
   }
 
  private:
+  static constexpr u32 kFirstV = 2 * C::kStages;
+  static constexpr u32 kFirstQ = kFirstV + 2 * C::kStages;
+  static constexpr u32 kFirstScore = kFirstQ + 2 * C::kSlots;
+
   __device__ __forceinline__ u32 Barrier(u32 index) const {
     return base + C::kMemory.barriers_offset_bytes + 8 * index;
   }

@@ -9,6 +9,9 @@
 
 #include "cuda/kernels/ptx/tma.cuh"
 #include "cuda/kernels/ptx/warpgroup.cuh"
+#include "cuda/kernels/sm90/forward_bias.cuh"
+#include "cuda/kernels/sm90/forward_mask.cuh"
+#include "cuda/kernels/sm90/forward_output.cuh"
 #include "cuda/kernels/sm90/forward_softmax.cuh"
 
 namespace heed::cuda {
@@ -35,8 +38,9 @@ class Consumer {
     ClearOutput();
     ResetReference<C>(rows_);
     IssueScores();
+    ReadMask(0, IsBounded(0));
     PassTurn();
-    ReadBias(p, 0);
+    ReadBias(p);
     ptx::WgmmaWait<0>();
     FinishScores(0);
     Softmax<BlockOfTile::kFirst>(p, 0, IsBounded(0));
@@ -55,8 +59,9 @@ class Consumer {
       ResetReference<C>(rows_);
       IssueScores();
       IssueOutput(p, finished_tile, finished_tile.num_blocks - 1);
+      ReadMask(0, IsBounded(0));
       PassTurn();
-      ReadBias(p_next, 0);
+      ReadBias(p_next);
       ptx::WgmmaWait<1>();
       FinishScores(0);
       Softmax<BlockOfTile::kFirst>(p_next, 0, IsBounded(0));
@@ -79,33 +84,56 @@ class Consumer {
   __device__ __forceinline__ void RunLaterBlocks(ProbBlock<C>& p, ProbBlock<C>& p_next) {
     const i32 num_blocks = tile_.num_blocks;
     if (num_blocks == 1) ReleaseQ();
-    i32 n = 1, plain_end = num_blocks;
-    if constexpr (!C::kMasksInPairs) {
-      if constexpr (C::Traits::kWindow == 2) plain_end = NumBlocksBeforeLeftBound();
-        // Until blocks are seen in full and an even number of them is left.
+    if constexpr (C::kMasksInPairs) {
+      RunPairs(p, p_next, 1, num_blocks);
+      return;
+    }
+    if constexpr (C::Traits::kWindow == 2) {
+      RunBetweenBounds(p, p_next, NumBlocksBeforeLeftBound<C>(tile_, FirstRow(tile_)));
+      return;
+    }
+    i32 n = 1;
 #pragma unroll 1
-      while (n < plain_end && (IsBounded(n) || (C::kSpeculates && (plain_end - n) % 2 != 0))) {
-        RunStep(p, p_next, n, IsBounded(n));
-        CopyProbs(p, p_next);
+    for (; n < num_blocks && !BeginPairs(n, num_blocks); ++n) RunBoundedStep(p, p_next, n);
+    RunPairs(p, p_next, n, num_blocks);
+  }
+
+  // One copy of the step that masks: before blocks that are seen in full, of which it leaves an
+  // even number, and after.
+  __device__ __forceinline__ void RunBetweenBounds(ProbBlock<C>& p, ProbBlock<C>& p_next,
+                                                   i32 plain_end) {
+#pragma unroll 1
+    for (i32 n = 1; n < tile_.num_blocks;) {
+      if (n < plain_end && BeginPairs(n, plain_end)) {
+        RunPairs(p, p_next, n, plain_end);
+        n = plain_end;
+      } else {
+        RunBoundedStep(p, p_next, n);
         ++n;
       }
     }
+  }
+
+  // Whether blocks n .. end - 1, which no left bound crosses, are seen in full and even in number.
+  __device__ __forceinline__ bool BeginPairs(i32 n, i32 end) const {
+    return !IsBounded(n) && (!C::kSpeculates || (end - n) % 2 == 0);
+  }
+
+  __device__ __forceinline__ void RunBoundedStep(ProbBlock<C>& p, ProbBlock<C>& p_next, i32 n) {
+    RunStep(p, p_next, n, IsBounded(n));
+    CopyProbs(p, p_next);
+  }
+
+  __device__ __forceinline__ void RunPairs(ProbBlock<C>& p, ProbBlock<C>& p_next, i32 n, i32 end) {
 #pragma unroll 1
-    for (; n < plain_end; n += C::kSpeculates ? 2 : 1) {
+    for (; n < end; n += C::kSpeculates ? 2 : 1) {
       RunStep(p, p_next, n, IsBoundedInPairs(n));
       if constexpr (C::kSpeculates) {
-        if (C::kMasksInPairs && n + 1 == plain_end) {
+        if (C::kMasksInPairs && n + 1 == end) {
           CopyProbs(p, p_next);
           break;
         }
         RunStep(p_next, p, n + 1, IsBoundedInPairs(n + 1));
-      }
-    }
-    if constexpr (!C::kMasksInPairs && C::Traits::kWindow == 2) {
-#pragma unroll 1
-      for (; n < num_blocks; ++n) {
-        RunStep(p, p_next, n, true);
-        CopyProbs(p, p_next);
       }
     }
   }
@@ -119,8 +147,9 @@ class Consumer {
                                           bool is_bounded) {
     IssueScores();
     IssueOutput(p, tile_, n - 1);
+    ReadMask(n, is_bounded);
     PassTurn();
-    ReadBias(p_next, n);
+    ReadBias(p_next);
     ptx::WgmmaWait<1>();
     FinishScores(n);
     if (n == tile_.num_blocks - 1) ReleaseQ();
@@ -142,7 +171,8 @@ class Consumer {
     } else {
       FinishTerms(p, n, is_bounded);
       if constexpr (C::kSpeculates) {
-        SoftmaxBlock<C, kBlock>(p, rows_, s_, Factor(), dropout_);
+        if constexpr (C::kMasksWeights && !C::kHasMask) FindVisible(n, is_bounded);
+        SoftmaxBlock<C, kBlock>(p, rows_, s_, Factor(), visible_, dropout_);
       } else {
         WeighBlock<C, kBlock>(rows_, s_, Factor(), dropout_);
       }
@@ -175,28 +205,61 @@ class Consumer {
     }
   }
 
-  // Asks for the bias of block n of the tile. Requires: this warp is done with the block before.
-  __device__ __forceinline__ void LoadBias(i32 n) const {
+  // Words of the bias of the next block to where its probabilities will be, while its products are
+  // under way.
+  __device__ __forceinline__ void ReadBias(ProbBlock<C>& words) {
     if constexpr (C::kHasBiasSlabs) {
-      ptx::FenceProxyAsync();
-      __syncwarp();
-      if (lane_ == 0) {
-        const int warp = 4 * consumer_ + warp_;
-        LoadBiasSlab<C>(args_, shared_, warp, shared_.TileInfo(InfoSlot()), FirstKey(n));
+      WaitForSlab();
+      BiasReader<C>(shared_.ScoreSlab(consumer_), warp_, lane_, args_.has_score_rows).Read(words);
+      ReleaseSlab();
+    }
+  }
+
+  // Which keys of block n the thread's rows see, and of the warp's rows for whoever multiplies by
+  // their values. While its products are under way and before the turn passes: the next one to
+  // multiply by the block's values knows of all rows of the tile.
+  __device__ __forceinline__ void ReadMask(i32 n, bool is_bounded) {
+    if constexpr (C::kHasMask) {
+      WaitForSlab();
+      MaskReader<C>(shared_.ScoreSlab(consumer_), warp_, lane_, args_.has_score_rows)
+          .Read(visible_.bits);
+      ReleaseSlab();
+      const u32 shown[2] = {visible_.bits[0], visible_.bits[1]};
+      FindVisible(n, is_bounded);
+      u32 seen = 0;
+      bool all = true;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (FirstRowOfLane() + 8 * half >= tile_.q_len) continue;  // as if the mask showed all
+        visible_.bits[half] &= shown[half];
+        seen |= visible_.bits[half];
+        all &= visible_.bits[half] == kAllVisible<C>;
+      }
+      visible_.all = __all_sync(0xFFFFFFFFu, all && seen != 0);
+      visible_.none = __all_sync(0xFFFFFFFFu, (visible_.bits[0] | visible_.bits[1]) == 0);
+      if (!visible_.all) {
+#pragma unroll
+        for (int lanes = 4; lanes < 32; lanes *= 2) {
+          seen |= __shfl_xor_sync(0xFFFFFFFFu, seen, lanes);
+        }
+      }
+      seen_.Advance();
+      if (lane_ < 4) ptx::OrShared(shared_.Seen(seen_.index) + 4 * lane_, seen);
+      // The last of three blocks: whoever multiplied by its values has passed the turn.
+      if (consumer_ == 0 && warp_ == 0 && lane_ == 0) {
+        constexpr u32 kZeros[4] = {};
+        ptx::StoreShared16(shared_.Seen((seen_.index + 1) % kSeenBlocks), kZeros);
       }
     }
   }
 
-  // Words of the bias of block n to where its probabilities will be, while its products are under
-  // way, and asks for those of the next block.
-  __device__ __forceinline__ void ReadBias(ProbBlock<C>& words, i32 n) {
-    if constexpr (C::kHasBiasSlabs) {
-      const int warp = 4 * consumer_ + warp_;
-      ptx::BarrierWait(shared_.BiasFull(warp), bias_parity_);
-      bias_parity_ ^= 1u;
-      BiasReader<C>(shared_.BiasSlab(warp), lane_, args_.has_bias_rows != 0).Read(words);
-      if (n + 1 < tile_.num_blocks) LoadBias(n + 1);
-    }
+  __device__ __forceinline__ void WaitForSlab() {
+    ptx::BarrierWait(shared_.ScoreFull(consumer_), slab_parity_);
+    slab_parity_ ^= 1u;
+  }
+  __device__ __forceinline__ void ReleaseSlab() const {
+    __syncwarp();
+    Release(shared_.ScoreEmpty(consumer_));
   }
 
   // Those of open rows from memory, as weights have overwritten them. Requires: all keys exist.
@@ -233,38 +296,58 @@ class Consumer {
       if constexpr (C::Traits::kBias != 0) factor = 1.0f;
       if constexpr (C::Traits::kAlibi) AddDistances<C>(s_, factor, terms_.slope_log2, rows);
     }
-    if (is_bounded) MaskScores(n);
+    if (!C::kMasksWeights && is_bounded) {
+      FindVisible(n, true);
+      HideScores<C>(s_, visible_.bits, Factor());
+    }
   }
 
   // p: of block n of the tile.
   __device__ __forceinline__ void IssueOutput(const ProbBlock<C>& p, const ForwardTile& tile,
                                               i32 n) {
     ptx::BarrierWait(shared_.VFull(v_.index), v_.parity);
-    // Blocks end at the last key that the tile sees, so that only that one may lie across.
-    if (C::Traits::kVarlen && (C::Traits::kWindow == 2 || C::kBeginsAtDiagonal || n == 0)) {
-      const i32 first_key = KeyBlockOf<C>(tile, n) * C::kKeys;
-      const VisibleColumns seen = SeenKeysOf<C>(tile);
-      if (first_key < seen.begin || first_key + C::kKeys > seen.end) ClearValues(seen, first_key);
-    }
+    ClearHiddenValues(tile, n);
     ptx::WgmmaFence();
     MultiplyRegisters<typename C::Element, C::Traits::kHeadDimV, C::kKeys>(
         o_, p, v_operand_ + v_.index * (C::kMemory.v_bytes / 16));
     ptx::WgmmaCommit();
   }
 
-  // Zeroes the rows of V that no query sees: a probability of 0 would let NaN through. Every
-  // warpgroup does it for itself, before its own products.
-  __device__ __forceinline__ void ClearValues(const VisibleColumns& seen, i32 first_key) const {
+  // Zeroes the rows of V in block n that no query sees: a probability of 0 would let NaN through.
+  __device__ __forceinline__ void ClearHiddenValues(const ForwardTile& tile, i32 n) const {
+    if constexpr (C::kHasMask) {
+      u32 seen[4];
+      ptx::LoadShared16(seen, shared_.Seen(seen_.index));
+      if ((seen[0] & seen[1] & seen[2] & seen[3]) == kAllVisible<C>) return;
+      ClearValues([&](int row) {
+        const SeenBit at = SeenBitOf(row);
+        return (ptx::LoadShared4(shared_.Seen(seen_.index) + 4 * at.lane) >> at.bit & 1u) != 0;
+      });
+    } else if (C::Traits::kVarlen && (C::Traits::kWindow == 2 || C::kBeginsAtDiagonal || n == 0)) {
+      // Blocks end at the last key that the tile sees, so that only that one may lie across.
+      const i32 first_key = KeyBlockOf<C>(tile, n) * C::kKeys;
+      const VisibleColumns seen = SeenKeysOf<C>(tile);
+      if (first_key >= seen.begin && first_key + C::kKeys <= seen.end) return;
+      ClearValues([&](int row) {
+        const i32 key = first_key + row;
+        return key >= seen.begin && key < seen.end;
+      });
+    }
+  }
+
+  // Zeroes rows of V unless is_seen(row). Every warpgroup does it for itself, before its own
+  // products.
+  template <class IsSeen>
+  __device__ __forceinline__ void ClearValues(const IsSeen& is_seen) const {
     constexpr int kRowChunks = C::Traits::kHeadDimV / 8;
-    const u32 zeros[4] = {};
+    constexpr u32 kZeros[4] = {};
 #pragma unroll 1
     for (int item = 32 * warp_ + lane_; item < C::kKeys * kRowChunks; item += 128) {
       const int row = item / kRowChunks, chunk = item % kRowChunks;
-      const i32 key = first_key + row;
-      if (key >= seen.begin && key < seen.end) continue;
+      if (is_seen(row)) continue;
       ptx::StoreShared16(shared_.V(v_.index) + chunk / 8 * (C::kKeys * kPanelRowBytes) +
                              row * kPanelRowBytes + ((chunk % 8) ^ (row % 8)) * 16,
-                         zeros);
+                         kZeros);
     }
     ptx::FenceProxyAsync();
     ptx::NamedBarrier(kClearBarrier + consumer_, 128);
@@ -306,7 +389,6 @@ class Consumer {
     if constexpr (C::kHasTerms) {
       terms_ = MakeHeadTerms<typename C::Traits, typename C::Element>(args_.problem.score,
                                                                       tile_.batch, tile_.head);
-      LoadBias(0);
     }
     if constexpr (C::Traits::kDropout) {
       const u32 first_row = static_cast<u32>(FirstRow(tile_) + 16 * warp_ + lane_ / 4);
@@ -321,32 +403,8 @@ class Consumer {
     return KeyBlockOf<C>(tile_, n) * C::kKeys;
   }
 
-  // Rows past the last one repeat it: they are not stored, and must not look empty.
-  __device__ __forceinline__ VisibleColumns ColumnsOf(i32 row) const {
-    const i32 known = device::Min(row, tile_.q_len - 1);
-    VisibleColumns columns{0, tile_.kv_len};
-    if constexpr (C::Traits::kWindow == 2) columns.begin = known + tile_.diagonal_low;
-    if constexpr (C::kHasWindow) {
-      columns.end = device::Min(columns.end, known + tile_.diagonal_high + 1);
-    }
-    return columns;
-  }
-
-  // Whether some row of the warpgroup may not see all of block n.
   __device__ __forceinline__ bool IsBounded(i32 n) const {
-    const i32 first_key = FirstKey(n);
-    bool is_bounded = first_key + C::kKeys > ColumnsOf(FirstRow(tile_)).end;
-    if constexpr (C::Traits::kWindow == 2) {
-      is_bounded |= first_key < ColumnsOf(FirstRow(tile_) + kWarpgroupRows - 1).begin;
-    }
-    return is_bounded;
-  }
-
-  // Blocks of the tile, at least 1, after which all are bounded on the left.
-  __device__ __forceinline__ i32 NumBlocksBeforeLeftBound() const {
-    const i32 begin = ColumnsOf(FirstRow(tile_) + kWarpgroupRows - 1).begin;
-    const i32 plain_block = device::CeilDiv(device::Max(begin, 0), C::kKeys);
-    return device::Clamp(tile_.last_block + 1 - plain_block, 1, tile_.num_blocks);
+    return IsBlockBounded<C>(tile_, FirstRow(tile_), FirstKey(n));
   }
 
   __device__ __forceinline__ TermRows TermRowsOf(i32 n) const {
@@ -355,7 +413,7 @@ class Consumer {
     for (int half = 0; half < 2; ++half) {
       const i32 row = FirstRow(tile_) + 16 * warp_ + lane_ / 4 + 8 * half;
       rows.row[half] = device::Min(row, tile_.q_len - 1);
-      rows.visible[half] = ColumnsOf(row);
+      rows.visible[half] = ColumnsOf<C>(tile_, row);
     }
     rows.shift = static_cast<i32>(
         device::PositionShift(args_.problem.score.window.alignment, tile_.q_len, tile_.kv_len));
@@ -363,10 +421,19 @@ class Consumer {
     return rows;
   }
 
-  __device__ __forceinline__ void MaskScores(i32 n) {
-    const i32 row = FirstRow(tile_) + 16 * warp_ + lane_ / 4;
-    const VisibleColumns rows[2] = {ColumnsOf(row), ColumnsOf(row + 8)};
-    MaskBlock<C>(s_, rows, FirstKey(n) + 2 * (lane_ % 4), Factor());
+  // What the thread's rows see of block n by their place.
+  __device__ __forceinline__ void FindVisible(i32 n, bool is_bounded) {
+    visible_ = {{~0u, ~0u}, false, false};
+    if (is_bounded) {
+      const i32 row = FirstRowOfLane(), lane_key = FirstKey(n) + 2 * (lane_ % 4);
+      visible_.bits[0] = VisibleBits<C>(ColumnsOf<C>(tile_, row), lane_key);
+      visible_.bits[1] = VisibleBits<C>(ColumnsOf<C>(tile_, row + 8), lane_key);
+    }
+  }
+
+  // The first of the thread's two rows, 8 apart.
+  __device__ __forceinline__ i32 FirstRowOfLane() const {
+    return FirstRow(tile_) + 16 * warp_ + lane_ / 4;
   }
 
   __device__ __forceinline__ void ClearOutput() {
@@ -391,94 +458,14 @@ class Consumer {
   // to memory.
   __device__ __forceinline__ void StoreTile(u32 info, const SoftmaxRows& rows) const {
     const ForwardTile tile = LoadTileInfo<C>(shared_.TileInfo(info), args_);
-    const ScoreRuleArg& rule = args_.problem.score;
-    float sink = 0.0f;
-    if constexpr (C::Traits::kSinks) {
-      sink = rule.sinks.data[tile.batch * rule.sinks.batch_stride_elems +
-                             tile.head * rule.sinks.head_stride_elems];
-    }
-    float keep_scale = 1.0f;
-    if constexpr (C::Traits::kDropout) {
-      keep_scale = device::KeepScale(rule.dropout.drop_threshold);
-    }
-    // Of the four lanes of a row pair each finishes one row.
-    const int own_half = lane_ % 2;
-    const float sums[2] = {QuadSum(rows.sum[0]), QuadSum(rows.sum[1])};
-    const RowResult known = FinishSoftmaxRow<C::Traits::kSinks != 0>(
-        own_half == 0 ? rows.neg_ref[0] : rows.neg_ref[1], own_half == 0 ? sums[0] : sums[1], sink,
-        keep_scale);
     const i32 first_row = FirstRow(tile) + 16 * warp_ + lane_ / 4;
-    const i32 own_row = first_row + 8 * own_half;
-    if (args_.lse.data != nullptr && lane_ % 4 < 2 && own_row < tile.q_slots) {
-      const bool takes_part = !C::Traits::kVarlen || own_row < tile.q_len;
-      // Packed sequences have a batch stride of 0.
-      args_.lse.data[tile.batch * args_.lse.batch_stride_elems +
-                     tile.head * args_.lse.head_stride_elems +
-                     (tile.q_begin + own_row) * args_.lse.row_stride_elems] =
-          takes_part ? known.lse : -device::kInfinity;
-    }
-    float scale[2];
-    bool takes_part[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      scale[half] = __shfl_sync(0xFFFFFFFFu, known.scale, lane_ / 2 * 2 + half);
-      takes_part[half] = !C::Traits::kVarlen || first_row + 8 * half < tile.q_len;
-    }
+    const OutputRows out = FinishRows<C>(args_, tile, rows, first_row);
     if constexpr (C::kHasStorers) {
-      StoreOutput(shared_.Slab(info), scale, takes_part);
+      StoreOutput<C>(o_, out, shared_.Slab(info), 16 * warp_ + lane_ % 16, lane_ / 16);
       ptx::FenceProxyAsync();
       ptx::NamedBarrierArrive(kOutputBarrier + consumer_, 128 + 32);
     } else {
-      StoreOutputRows(tile, scale, takes_part);
-    }
-  }
-
-  // O from registers to memory. The four lanes of a row exchange words, so that each stores 16
-  // bytes.
-  __device__ __forceinline__ void StoreOutputRows(const ForwardTile& tile, const float (&scale)[2],
-                                                  const bool (&takes_part)[2]) const {
-    const i64 batch = args_.problem.lengths.cu_seqlens_q.data != nullptr ? 0 : tile.batch;
-    const int lane_column = 8 * (lane_ % 4);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const i32 row = FirstRow(tile) + 16 * warp_ + 8 * half + lane_ / 4;
-      auto* const target =
-          static_cast<u16*>(args_.o.data) +
-          device::RowOffsetElems(args_.o.strides, batch, i64{tile.q_begin} + row, tile.head);
-#pragma unroll
-      for (int first = 0; first < C::Traits::kHeadDimV; first += 32) {
-        u32 r[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int at = first / 2 + 4 * i + 2 * half;
-          r[i] = C::Element::Pack(o_[at] * scale[half], o_[at + 1] * scale[half]);
-          if (!takes_part[half]) r[i] = 0;
-        }
-        TransposeQuad(r);
-        const int column = first + lane_column;
-        if (row < tile.q_slots && column < args_.problem.head_dim_v) {
-          *reinterpret_cast<uint4*>(target + column) = make_uint4(r[0], r[1], r[2], r[3]);
-        }
-      }
-    }
-  }
-
-  __device__ __forceinline__ void StoreOutput(u32 slab, const float (&scale)[2],
-                                              const bool (&takes_part)[2]) const {
-    const int row = 16 * warp_ + lane_ % 16;
-    const u32 row_address = slab + row * kPanelRowBytes;
-#pragma unroll
-    for (int step = 0; step < C::Traits::kHeadDimV / 16; ++step) {
-      u32 r[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int at = 8 * step + 2 * i;
-        r[i] = C::Element::Pack(o_[at] * scale[i % 2], o_[at + 1] * scale[i % 2]);
-        if (!takes_part[i % 2]) r[i] = 0;
-      }
-      const int chunk = (2 * (step % 4) + lane_ / 16) ^ (row % 8);
-      ptx::StoreMatrixX4(row_address + step / 4 * (kWarpgroupRows * kPanelRowBytes) + chunk * 16,
-                         r);
+      StoreOutputRows<C>(o_, out, args_, tile, first_row);
     }
   }
 
@@ -494,7 +481,9 @@ class Consumer {
   ScoreBlock<C> s_;
   float o_[C::kOutputRegisters];
   SoftmaxRows rows_;
-  u32 bias_parity_ = 0;
+  VisibleScores visible_;
+  Ring<kSeenBlocks> seen_{kSeenBlocks - 1, 0};
+  u32 slab_parity_ = 0;
 };
 
 }  // namespace heed::cuda

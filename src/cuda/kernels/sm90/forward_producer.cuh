@@ -6,6 +6,7 @@
 #include "cuda/kernels/common/sequence.cuh"
 #include "cuda/kernels/ptx/tma.cuh"
 #include "cuda/kernels/sm90/forward_config.cuh"
+#include "cuda/kernels/sm90/forward_slabs.cuh"
 #include "device/mask.h"
 #include "device/paging.h"
 #include "device/tile_scheduler.h"
@@ -75,12 +76,6 @@ __device__ __forceinline__ ForwardTile TileAt(const Sm90ForwardArgs& args, const
   return tile;
 }
 
-// Of one warpgroup, in its sequence.
-template <class C>
-__device__ __forceinline__ i32 FirstRowOf(const ForwardTile& tile, u32 consumer) {
-  return tile.q_tile * C::Traits::kTileQ + static_cast<i32>(consumer) * kWarpgroupRows;
-}
-
 // Index on the batch axis of q and o: packed sequences share one.
 __device__ __forceinline__ i32 QBatch(const ProblemArg& problem, const ForwardTile& tile) {
   return problem.lengths.cu_seqlens_q.data != nullptr ? 0 : tile.batch;
@@ -141,7 +136,7 @@ class Producer {
 
   __device__ __forceinline__ void PublishTile(const ForwardTile& tile) {
 #pragma unroll 1
-    for (u32 consumer = 0; consumer < C::kConsumers; ++consumer) {
+    for (int consumer = 0; consumer < C::kConsumers; ++consumer) {
       const u32 slot = q_.index * C::kConsumers + consumer;
       ptx::BarrierWait(shared_.QEmpty(slot), q_.parity ^ 1u);
       StoreTileInfo<C>(shared_.TileInfo(TileInfoAt(q_) * C::kConsumers + consumer), tile);
@@ -258,7 +253,7 @@ __device__ __forceinline__ void StoreSlabRows(const Sm90ForwardArgs& args, const
 // The warp that stores what one consumer computed, and frees the Q slot for the next tile.
 template <class C>
 __device__ __forceinline__ void RunStorer(const Sm90ForwardArgs& args, SharedLayout<C> shared,
-                                          u32 consumer) {
+                                          int consumer) {
   const bool is_issuing = threadIdx.x % 32 == 0;
   Ring<C::kQSlots> ring;
   while (true) {
@@ -266,7 +261,7 @@ __device__ __forceinline__ void RunStorer(const Sm90ForwardArgs& args, SharedLay
     ptx::BarrierWait(shared.QFull(slot), ring.parity);
     const ForwardTile tile = LoadTileInfo<C>(shared.TileInfo(slot), args);
     if (tile.is_last()) break;
-    ptx::NamedBarrier(kOutputBarrier + static_cast<int>(consumer), 128 + 32);
+    ptx::NamedBarrier(kOutputBarrier + consumer, 128 + 32);
     const i32 first_row = FirstRowOf<C>(tile, consumer);
     if (C::Traits::kVarlen && first_row + kWarpgroupRows > tile.q_slots) {
       StoreSlabRows<C>(args, tile, shared.Slab(slot), first_row);

@@ -44,12 +44,20 @@ struct RowUnits {
   float neg_ref[2];
 };
 
+// Which scores of a thread's rows count, with kMasksWeights; else hidden ones are -inf already.
+struct VisibleScores {
+  u32 bits[2];  // see VisibleBits
+  // Of the warp's rows. With a mask alone; else they are not looked at, and false.
+  bool all, none;
+};
+
 // p = the weights, dropped and packed as the A operand of P V; sum = this lane's sums before
-// dropout.
-template <class C>
-__device__ __forceinline__ void ExponentiateBlock(ProbBlock<C>& p, float (&sum)[2],
-                                                  const ScoreBlock<C>& s, const RowUnits& units,
-                                                  const DropoutStep& dropout) {
+// dropout. With kSelects those whose bit in `visible` is clear are 0, whatever their score.
+template <class C, bool kSelects>
+__device__ __forceinline__ void ExponentiateScores(ProbBlock<C>& p, float (&sum)[2],
+                                                   const ScoreBlock<C>& s, const RowUnits& units,
+                                                   const u32 (&visible)[2],
+                                                   const DropoutStep& dropout) {
   float partial[2][2] = {};
 #pragma unroll
   for (int pair = 0; pair < C::kKeys / 16; ++pair) {
@@ -60,6 +68,10 @@ __device__ __forceinline__ void ExponentiateBlock(ProbBlock<C>& p, float (&sum)[
       for (int i = 0; i < 4; ++i) {
         const float score = s[8 * pair + 4 * side + i];
         e[side][i] = ptx::Exp2(fmaf(score, units.factor[i / 2], units.neg_ref[i / 2]));
+        if constexpr (kSelects) {
+          const u32 bit = 1u << (4 * pair + 2 * side + i % 2);
+          e[side][i] = (visible[i / 2] & bit) != 0 ? e[side][i] : 0.0f;
+        }
         partial[i / 2][i % 2] += e[side][i];
       }
     }
@@ -71,6 +83,18 @@ __device__ __forceinline__ void ExponentiateBlock(ProbBlock<C>& p, float (&sum)[
   }
   sum[0] = partial[0][0] + partial[0][1];
   sum[1] = partial[1][0] + partial[1][1];
+}
+
+template <class C>
+__device__ __forceinline__ void ExponentiateBlock(ProbBlock<C>& p, float (&sum)[2],
+                                                  const ScoreBlock<C>& s, const RowUnits& units,
+                                                  const VisibleScores& visible,
+                                                  const DropoutStep& dropout) {
+  if (C::kHasMask && visible.all) {
+    ExponentiateScores<C, false>(p, sum, s, units, visible.bits, dropout);
+  } else {
+    ExponentiateScores<C, C::kMasksWeights>(p, sum, s, units, visible.bits, dropout);
+  }
 }
 
 // How a block's scores follow from products, where terms join the exponent: weight =
@@ -250,7 +274,7 @@ __device__ __forceinline__ void ExponentiateOpenRows(ProbBlock<C>& p, float (&su
   const float known_sum[2] = {sum[0], sum[1]};
 #pragma unroll
   for (int i = 0; i < C::kProbRegisters; ++i) known[i] = p[i];
-  ExponentiateBlock<C>(p, sum, s, units, dropout);
+  ExponentiateBlock<C>(p, sum, s, units, {}, dropout);
 #pragma unroll
   for (int i = 0; i < C::kProbRegisters; ++i) p[i] = is_open[i % 2] ? p[i] : known[i];
 #pragma unroll
@@ -317,19 +341,33 @@ __device__ __forceinline__ u32 GrowingRows(const SoftmaxRows& rows, const bool (
 // p and the rows' sums of one block. O is to be rescaled by the caller when rows.is_moved.
 template <class C, BlockOfTile kBlock>
 __device__ __forceinline__ void SoftmaxBlock(ProbBlock<C>& p, SoftmaxRows& rows, ScoreBlock<C>& s,
-                                             float factor, const DropoutStep& dropout) {
+                                             float factor, const VisibleScores& visible,
+                                             const DropoutStep& dropout) {
   constexpr bool kIsFirst = kBlock == BlockOfTile::kFirst;
+  if (C::kHasMask && !kIsFirst && visible.none) {
+#pragma unroll
+    for (int i = 0; i < C::kProbRegisters; ++i) p[i] = 0;
+    rows.is_moved = false;
+    return;
+  }
   float sum[2];
   RowUnits units{{factor, factor}, {rows.neg_ref[0], rows.neg_ref[1]}};
   bool is_moving[2] = {(rows.growing & 1u) != 0, (rows.growing & 2u) != 0};
   bool moves_some = !kIsFirst && rows.growing != 0;
-  bool is_repeated = false;
+  bool is_repeated = false, is_hidden = false;
   rows.keep[0] = rows.keep[1] = 1.0f;
   // A loop, not two calls: the exponentials are most of the kernel's code.
 #pragma unroll 1
   while (true) {
-    if (moves_some) MoveReferences<C, kBlock>(rows, units, is_moving, s);
-    ExponentiateBlock<C>(p, sum, s, units, dropout);
+    // Here, or the tests of all bits would be made before the loop, and kept.
+    VisibleScores shown = visible;
+    if constexpr (C::kMasksWeights) asm volatile("" : "+r"(shown.bits[0]), "+r"(shown.bits[1]));
+    if (moves_some) {
+      if (C::kMasksWeights && !is_hidden) HideScores<C>(s, shown.bits, factor);
+      is_hidden = true;
+      MoveReferences<C, kBlock>(rows, units, is_moving, s);
+    }
+    ExponentiateBlock<C>(p, sum, s, units, shown, dropout);
     if (is_repeated || !NeedsRepeat<C, kBlock>(sum)) break;
     FindUnsafeRows<C, kBlock>(sum, is_moving);
     if constexpr (!kIsFirst) rows.growing |= GrowingRows(rows, is_moving);

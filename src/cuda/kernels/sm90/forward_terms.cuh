@@ -34,6 +34,37 @@ struct TermRows {
   i32 lane_key;  // of the lane's first column in the block
 };
 
+// Rows past the last one repeat it: they are not stored, and must not look empty.
+template <class C>
+__device__ __forceinline__ VisibleColumns ColumnsOf(const ForwardTile& tile, i32 row) {
+  const i32 known = device::Min(row, tile.q_len - 1);
+  VisibleColumns columns{0, tile.kv_len};
+  if constexpr (C::Traits::kWindow == 2) columns.begin = known + tile.diagonal_low;
+  if constexpr (C::kHasWindow) {
+    columns.end = device::Min(columns.end, known + tile.diagonal_high + 1);
+  }
+  return columns;
+}
+
+// Whether some row of a warpgroup, from first_row on, may not see all of a block of keys.
+template <class C>
+__device__ __forceinline__ bool IsBlockBounded(const ForwardTile& tile, i32 first_row,
+                                               i32 first_key) {
+  bool is_bounded = first_key + C::kKeys > ColumnsOf<C>(tile, first_row).end;
+  if constexpr (C::Traits::kWindow == 2) {
+    is_bounded |= first_key < ColumnsOf<C>(tile, first_row + kWarpgroupRows - 1).begin;
+  }
+  return is_bounded;
+}
+
+// Blocks of the tile, at least 1, after which all are bounded on the left for the warpgroup.
+template <class C>
+__device__ __forceinline__ i32 NumBlocksBeforeLeftBound(const ForwardTile& tile, i32 first_row) {
+  const i32 begin = ColumnsOf<C>(tile, first_row + kWarpgroupRows - 1).begin;
+  const i32 plain_block = device::CeilDiv(device::Max(begin, 0), C::kKeys);
+  return device::Clamp(tile.last_block + 1 - plain_block, 1, tile.num_blocks);
+}
+
 // f(score, column) of the thread's scores of one row; column counts from lane_key.
 template <class C, class F>
 __device__ __forceinline__ void ForEachScore(ScoreBlock<C>& s, int half, const F& f) {
@@ -192,21 +223,20 @@ __device__ __forceinline__ u32 VisibleBits(const VisibleColumns& row, i32 lane_k
   return static_cast<u32>(bits);
 }
 
-// Hides what the thread's two rows may not see. lane_key: key of the lane's first column.
+// Hides what the thread's two rows may not see; visible: bits as VisibleBits has them.
 template <class C>
-__device__ __forceinline__ void MaskBlock(ScoreBlock<C>& s, const VisibleColumns (&rows)[2],
-                                          i32 lane_key, float factor) {
+__device__ __forceinline__ void HideScores(ScoreBlock<C>& s, const u32 (&visible)[2],
+                                           float factor) {
   // Times the factor it is -inf.
   const float hidden = factor < 0.0f ? device::kInfinity : -device::kInfinity;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const u32 visible = VisibleBits<C>(rows[half], lane_key);
 #pragma unroll
     for (int block = 0; block < C::kKeys / 8; ++block) {
 #pragma unroll
       for (int column = 0; column < 2; ++column) {
         float& score = s[4 * block + 2 * half + column];
-        score = (visible & (1u << (2 * block + column))) != 0 ? score : hidden;
+        score = (visible[half] & (1u << (2 * block + column))) != 0 ? score : hidden;
       }
     }
   }
