@@ -34,12 +34,14 @@ Status PlanOf(Op op, DType dtype, std::int64_t head_dim, const DeviceFacts& fact
   return PlanForward(CudaProblem(dtype, head_dim, kManyRows), facts, plan, nullptr);
 }
 
-// The smallest head dim of any row for this on a GPU with unlimited shared memory; 0 = none.
+// The smallest head dim of any row from sm_80 on for this on a GPU with unlimited shared memory; 0
+// = none.
 std::int64_t SmallestBucket(Op op, DType dtype, std::int64_t head_dim, int compute_capability) {
   std::int64_t smallest = 0;
   for (const KernelRow& row : KernelRows()) {
     if (row.backend != Backend::kCuda || row.op != op || row.dtype != dtype ||
-        row.max_head_dim < head_dim || row.cuda.min_compute_capability > compute_capability) {
+        row.max_head_dim < head_dim || row.cuda.min_compute_capability < 80 ||
+        row.cuda.min_compute_capability > compute_capability) {
       continue;
     }
     if (smallest == 0 || row.max_head_dim < smallest) smallest = row.max_head_dim;
@@ -89,8 +91,8 @@ struct Promise {
 };
 constexpr Promise kPromises[] = {
     {Op::kForward, DType::kF16, 576},   {Op::kForward, DType::kBF16, 576},
-    {Op::kForward, DType::kF32, 576},   {Op::kBackward, DType::kF16, 256},
-    {Op::kBackward, DType::kBF16, 256}, {Op::kBackward, DType::kF32, 256}};
+    {Op::kForward, DType::kF32, 576},   {Op::kBackward, DType::kF16, 576},
+    {Op::kBackward, DType::kBF16, 576}, {Op::kBackward, DType::kF32, 576}};
 
 TEST(CudaPlan, EveryHeadDimFromSm80On) {
   for (const DeviceFacts& facts : {AmpereServer(), AmpereDesk(), Hopper(), BlackwellDesk()}) {
@@ -100,18 +102,6 @@ TEST(CudaPlan, EveryHeadDimFromSm80On) {
         const Status status = PlanOf(promise.op, promise.dtype, head_dim, facts, &plan);
         ASSERT_TRUE(status.ok()) << "sm_" << facts.cuda.compute_capability << ": "
                                  << status.message();
-      }
-    }
-  }
-}
-
-TEST(CudaPlan, BackwardBeyond256WithMoreSharedMemory) {
-  for (const DeviceFacts& facts : {AmpereServer(), Hopper()}) {
-    for (const DType dtype : {DType::kF16, DType::kBF16}) {
-      for (std::int64_t head_dim = 257; head_dim <= 576; ++head_dim) {
-        Plan plan;
-        const Status status = PlanOf(Op::kBackward, dtype, head_dim, facts, &plan);
-        ASSERT_TRUE(status.ok()) << status.message();
       }
     }
   }
@@ -183,7 +173,7 @@ TEST(CudaPlan, HeadDimsBeyondEveryRow) {
 TEST(CudaPlan, Sm75HasRowsForFp16) {
   for (const Op op : {Op::kForward, Op::kBackward}) {
     Plan plan;
-    for (std::int64_t head_dim = 1; head_dim <= (op == Op::kForward ? 576 : 256); ++head_dim) {
+    for (std::int64_t head_dim = 1; head_dim <= 576; ++head_dim) {
       const Status status = PlanOf(op, DType::kF16, head_dim, Turing(), &plan);
       ASSERT_TRUE(status.ok()) << status.message();
       EXPECT_EQ(plan.row->cuda.min_compute_capability, 75);

@@ -29,6 +29,7 @@ struct BackwardConfig {
   static constexpr int kThreads = BackwardThreads(kTile);
   static constexpr int kSlices = BackwardSlices(kTile);
   static constexpr bool kDefers = BackwardDefersDq(kTile);
+  static constexpr bool kFolds = BackwardFolds(kTile);
   static constexpr int kQueryWarps = BackwardQueryWarps(kTile);
   static constexpr int kColumns = BackwardColumns(kTile, T::kHeadDim);
   static constexpr int kColumnsV = BackwardColumns(kTile, T::kHeadDimV);
@@ -81,6 +82,7 @@ struct BackwardConfig {
   static_assert(kQueryBlocks >= 1 && T::kTileQ % (16 * kQueryWarps) == 0);
   static_assert(kQueryBlocks % kStepBlocks == 0);
   static_assert(!kDefers || T::kNumStages > 1, "deferred dQ needs two stages");
+  static_assert(!kFolds || (T::kNumWarps == 1 && T::kNumStages == 1 && kSteps == 1 && !kDefers));
   static_assert(kDqQueryWarps > 0, "no division of dQ among the warps");
 };
 

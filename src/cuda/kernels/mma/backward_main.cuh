@@ -53,11 +53,23 @@ class BackwardCta {
     ValueSums d_v;
     SetZero(d_k);
     SetZero(d_v);
+    if constexpr (C::kFolds) {
+      RunFolded(d_k, d_v, tiles);
+      StoreKeyGradients(d_k, d_v);
+      return;
+    }
     Visitor current{task_.kv_head * args_.problem.group, tiles.begin};
     if (num_steps > 0) {
-      LoadKeys();
+      LoadK();
+      LoadV();
       StartQueryTile(current, 0);
-      if constexpr (T::kMask != 0) ClearHiddenKeys(current.q_head);
+      if constexpr (T::kMask != 0) {
+        FindHiddenKeys(current.q_head);
+        WaitLoads<0>();
+        __syncthreads();
+        ClearHiddenRows<typename C::KTile>(kAt.k);
+        ClearHiddenRows<typename C::VTile>(kAt.v);
+      }
     }
     for (i32 step = 0; step < num_steps; ++step) {
       const int stage = T::kNumStages == 1 ? 0 : step % T::kNumStages;
@@ -65,7 +77,7 @@ class BackwardCta {
       const bool has_next = step + 1 < num_steps;
       WaitLoads<0>();
       __syncthreads();
-      if constexpr (T::kMask != 0) ClearEmptyQueries(stage);
+      if constexpr (T::kMask != 0) ClearEmptyQueryTiles(stage);
       if (T::kNumStages > 1 && has_next) StartQueryTile(next, (step + 1) % T::kNumStages);
       if (step == 0 || current.q_tile == tiles.begin) {
         terms_.SetHead(args_, task_.batch, current.q_head);
@@ -121,30 +133,43 @@ class BackwardCta {
     return (task_.slice * C::kQueryWarps + warp_q()) * kNumBlocks * 16;
   }
 
-  __device__ __forceinline__ void LoadKeys() {
+  __device__ __forceinline__ void LoadK() {
     const auto k =
         MakeKvRows<T, Element>(args_.k, args_.problem, sequence_, task_.batch, task_.kv_head);
+    Loader<typename C::KTile>::Load(shared_ + kAt.k, k, key0_, LiveKeys(terms_),
+                                    args_.problem.head_dim);
+  }
+  __device__ __forceinline__ void LoadV() {
     const auto v =
         MakeKvRows<T, Element>(args_.v, args_.problem, sequence_, task_.batch, task_.kv_head);
-    const ValidRows valid = LiveKeys(terms_);
-    Loader<typename C::KTile>::Load(shared_ + kAt.k, k, key0_, valid, args_.problem.head_dim);
-    Loader<typename C::VTile>::Load(shared_ + kAt.v, v, key0_, valid, args_.problem.head_dim_v);
+    Loader<typename C::VTile>::Load(shared_ + kAt.v, v, key0_, LiveKeys(terms_),
+                                    args_.problem.head_dim_v);
   }
 
   // Starts the loads of Q, dO, lse and delta of one step.
   __device__ __forceinline__ void StartQueryTile(const Visitor& visitor, int stage) {
-    const i32 query0 = visitor.query0();
-    const i32 q_head = visitor.q_head;
-    const auto q = MakeDenseRows<Element>(args_.q, sequence_.q_batch, sequence_.q_begin, q_head);
+    StartQ(visitor, stage);
+    StartDo(visitor, stage);
+    StartRows(visitor, stage);
+    CommitLoads();
+  }
+  __device__ __forceinline__ void StartQ(const Visitor& visitor, int stage) {
+    const auto q =
+        MakeDenseRows<Element>(args_.q, sequence_.q_batch, sequence_.q_begin, visitor.q_head);
+    Loader<typename C::QTile>::Load(shared_ + kAt.q + stage * C::QTile::kBytes, q, visitor.query0(),
+                                    LiveQueries(terms_), args_.problem.head_dim);
+  }
+  __device__ __forceinline__ void StartDo(const Visitor& visitor, int stage) {
     const auto d_o =
-        MakeDenseRows<Element>(args_.d_o, sequence_.q_batch, sequence_.q_begin, q_head);
-    const ValidRows valid = LiveQueries(terms_);
-    Loader<typename C::QTile>::Load(shared_ + kAt.q + stage * C::QTile::kBytes, q, query0, valid,
-                                    args_.problem.head_dim);
-    Loader<typename C::DoTile>::Load(shared_ + kAt.d_o + stage * C::DoTile::kBytes, d_o, query0,
-                                     valid, args_.problem.head_dim_v);
+        MakeDenseRows<Element>(args_.d_o, sequence_.q_batch, sequence_.q_begin, visitor.q_head);
+    Loader<typename C::DoTile>::Load(shared_ + kAt.d_o + stage * C::DoTile::kBytes, d_o,
+                                     visitor.query0(), LiveQueries(terms_),
+                                     args_.problem.head_dim_v);
+  }
+  __device__ __forceinline__ void StartRows(const Visitor& visitor, int stage) {
+    const i32 query0 = visitor.query0();
     const BackwardWorkspaceArg& workspace = args_.workspace;
-    const i64 first = q_head * workspace.num_rows + sequence_.workspace_row + query0;
+    const i64 first = visitor.q_head * workspace.num_rows + sequence_.workspace_row + query0;
 #pragma unroll
     for (int row = threadIdx.x; row < T::kTileQ; row += C::kThreads) {
       const bool is_valid = query0 + row < sequence_.q_len;
@@ -152,52 +177,55 @@ class BackwardCta {
       LoadWord(address, workspace.lse_log2 + first + row, is_valid);
       LoadWord(address + T::kTileQ * 4, workspace.delta + first + row, is_valid);
     }
-    CommitLoads();
   }
 
   __device__ __forceinline__ u32 RowAddress(int stage, int row) const {
     return shared_ + kAt.rows + static_cast<u32>((stage * 2 * T::kTileQ + row) * 4);
   }
 
-  // K and V of keys that the mask hides from every row, before the first step.
-  __device__ __forceinline__ void ClearHiddenKeys(i32 first_q_head) {
-    static_assert(C::kThreads % T::kTileKv == 0 && C::kThreads * 4 <= kAt.score_bytes);
-    constexpr int kRowSteps = C::kThreads / T::kTileKv;
+  // Notes which keys the mask hides from every row, before the first step.
+  __device__ __forceinline__ void FindHiddenKeys(i32 first_q_head) {
+    static_assert(C::kThreads % T::kTileKv == 0);
+    static_assert(C::kFolds || C::kThreads * 4 <= kAt.score_bytes);
     terms_.SetHead(args_, task_.batch, first_q_head);
     const i32 thread = static_cast<i32>(threadIdx.x);
     const i32 j = key0_ + thread % T::kTileKv;
     const bool is_seen = j >= sequence_.kv_len || IsSeenThroughMask(terms_, args_.problem.group, j,
                                                                     thread / T::kTileKv, kRowSteps);
-    const u32 seen = shared_ + kAt.d_s;  // [row step][key], until dS needs the place
-    ptx::StoreShared4(seen + thread * 4, is_seen ? 1 : 0);
-    WaitLoads<0>();
-    __syncthreads();
-    const auto is_hidden = [&](int row) {
+    // [row step][key]
+    ptx::StoreShared4(shared_ + kAt.seen + thread * 4, is_seen ? 1 : 0);
+  }
+  static constexpr int kRowSteps = C::kThreads / T::kTileKv;
+  // After a barrier: such keys' rows of K or V, which has arrived.
+  template <class Tile>
+  __device__ __forceinline__ void ClearHiddenRows(int tile_offset) const {
+    ClearTileRows<Tile, C::kThreads>(shared_ + tile_offset, [&](int row) {
       u32 any = 0;
 #pragma unroll
       for (int step = 0; step < kRowSteps; ++step) {
-        any |= ptx::LoadShared4(seen + (step * T::kTileKv + row) * 4);
+        any |= ptx::LoadShared4(shared_ + kAt.seen + (step * T::kTileKv + row) * 4);
       }
       return any == 0;
-    };
-    ClearTileRows<typename C::KTile, C::kThreads>(shared_ + kAt.k, is_hidden);
-    ClearTileRows<typename C::VTile, C::kThreads>(shared_ + kAt.v, is_hidden);
+    });
   }
 
-  // Q and dO of rows from which the mask hides every key: heed_backward_pre gave them lse = +inf.
-  __device__ __forceinline__ void ClearEmptyQueries(int stage) {
-    const auto is_empty = [&](int row) {
-      return ptx::LoadShared4(RowAddress(stage, row)) == __float_as_uint(device::kInfinity);
-    };
+  // Rows of Q or dO from which the mask hides every key: heed_backward_pre gave them lse = +inf.
+  template <class Tile>
+  __device__ __forceinline__ void ClearEmptyQueries(int tile_offset, int stage = 0) const {
+    ClearTileRows<Tile, C::kThreads>(shared_ + tile_offset + stage * Tile::kBytes,
+                                     [&](int row) { return IsEmptyQuery(stage, row); });
+  }
+  __device__ __forceinline__ bool IsEmptyQuery(int stage, int row) const {
+    return ptx::LoadShared4(RowAddress(stage, row)) == __float_as_uint(device::kInfinity);
+  }
+  __device__ __forceinline__ void ClearEmptyQueryTiles(int stage) const {
     bool is_any_empty = false;
     for (int row = threadIdx.x; row < T::kTileQ; row += C::kThreads) {
-      is_any_empty = is_any_empty || is_empty(row);
+      is_any_empty = is_any_empty || IsEmptyQuery(stage, row);
     }
     if (__syncthreads_or(is_any_empty) == 0) return;
-    ClearTileRows<typename C::QTile, C::kThreads>(shared_ + kAt.q + stage * C::QTile::kBytes,
-                                                  is_empty);
-    ClearTileRows<typename C::DoTile, C::kThreads>(shared_ + kAt.d_o + stage * C::DoTile::kBytes,
-                                                   is_empty);
+    ClearEmptyQueries<typename C::QTile>(kAt.q, stage);
+    ClearEmptyQueries<typename C::DoTile>(kAt.d_o, stage);
     __syncthreads();
   }
 
@@ -511,73 +539,18 @@ class BackwardCta {
     if (threadIdx.x == 0) ptx::StoreRelease(turn, ptx::LoadAcquire(turn) + 1);
   }
 
-  __device__ __forceinline__ void StoreKeyGradients(KeySums& d_k, ValueSums& d_v) {
-    __syncthreads();
-    PutSums<typename C::KTile>(shared_ + kAt.k, d_k, args_.problem.score.scale);
-    PutSums<typename C::VTile>(shared_ + kAt.v, d_v, terms_.keep_scale);
-    __syncthreads();
-    StoreRows<typename C::KTile, C::kSliceColumns>(shared_ + kAt.k, args_.dk,
-                                                   args_.problem.head_dim);
-    StoreRows<typename C::VTile, C::kSliceColumnsV>(shared_ + kAt.v, args_.dv,
-                                                    args_.problem.head_dim_v);
-  }
-
-  // Registers, times factor, to the warp's rows and columns of a tile.
+  // In backward_store.cuh.
+  __device__ __forceinline__ void StoreKeyGradients(KeySums& d_k, ValueSums& d_v);
   template <class Tile, int kColumnTiles>
   __device__ __forceinline__ void PutSums(u32 tile,
                                           const float (&sums)[C::kKeyBlocks][kColumnTiles][4],
-                                          float factor) const {
-    const int row = first_key() + lane_ / 4;
-#pragma unroll
-    for (int n = 0; n < kColumnTiles; ++n) {
-      const u32 address = LanePair<Tile>(tile, row, first_column<kColumnTiles / 2>() + 8 * n);
-#pragma unroll
-      for (int m = 0; m < C::kKeyBlocks; ++m) {
-#pragma unroll
-        for (int lower = 0; lower < 2; ++lower) {
-          const u32 at = address + (16 * m + 8 * lower) * Tile::kPanelChunks * 16;
-          const float first = factor * sums[m][n][2 * lower];
-          const float second = factor * sums[m][n][2 * lower + 1];
-          if constexpr (C::kIsFp32) {
-            ptx::StoreShared8(at, __float_as_uint(first), __float_as_uint(second));
-          } else {
-            ptx::StoreShared4(at, Element::Pack(first, second));
-          }
-        }
-      }
-    }
-  }
-
-  // The slice's columns of the tile to rows of a gradient.
+                                          float factor) const;
   template <class Tile, int kNumColumns>
-  __device__ __forceinline__ void StoreRows(u32 tile, const RowsArg& target, i32 head_dim) const {
-    const auto rows =
-        MakeKvRows<T, Element>(target, args_.problem, sequence_, task_.batch, task_.kv_head);
-    constexpr int kChunks = kNumColumns / kChunkElems;
-    for (int at = threadIdx.x; at < T::kTileKv * kChunks; at += C::kThreads) {
-      const int row = at / kChunks;
-      const int chunk = task_.slice * kChunks + at % kChunks;
-      const i32 num_elems = device::Min(head_dim - chunk * kChunkElems, kChunkElems);
-      if (key0_ + row >= sequence_.kv_len || num_elems <= 0) continue;
-      u32 r[4];
-      ptx::LoadShared16(r, tile + Tile::ChunkOffset(row, chunk));
-      auto* out = const_cast<u8*>(rows.Row(key0_ + row)) + chunk * 16;
-      if constexpr (T::kRowAccess == 0) {
-        *reinterpret_cast<uint4*>(out) = make_uint4(r[0], r[1], r[2], r[3]);
-      } else {
-#pragma unroll
-        for (int e = 0; e < kChunkElems; ++e) {
-          if (e >= num_elems) continue;
-          if constexpr (C::kIsFp32) {
-            reinterpret_cast<u32*>(out)[e] = r[e];
-          } else {
-            reinterpret_cast<u16*>(out)[e] =
-                static_cast<u16>(e % 2 == 0 ? r[e / 2] & 0xFFFFu : r[e / 2] >> 16);
-          }
-        }
-      }
-    }
-  }
+  __device__ __forceinline__ void StoreRows(u32 tile, const RowsArg& target, i32 head_dim) const;
+  // In backward_folded.cuh, where kBackwardFolds says so.
+  __device__ __forceinline__ void RunFolded(KeySums& d_k, ValueSums& d_v, const QueryTiles& tiles);
+  __device__ __forceinline__ void LoadFoldedKQ(const Visitor& visitor);
+  __device__ __forceinline__ void LoadFoldedVDo(const Visitor& visitor);
 
   const BackwardArgs& args_;
   const BackwardTask task_;
@@ -591,5 +564,8 @@ class BackwardCta {
 };
 
 }  // namespace heed::cuda
+
+#include "cuda/kernels/mma/backward_folded.cuh"
+#include "cuda/kernels/mma/backward_store.cuh"
 
 #endif  // HEED_CUDA_KERNELS_MMA_BACKWARD_MAIN_CUH_

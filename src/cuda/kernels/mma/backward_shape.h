@@ -13,9 +13,14 @@
 
 namespace heed::cuda {
 
-// Numbers of a KernelTraits. variant = column slices + kBackwardDefers when dQ of a step is added
-// during the next one, which saves a barrier and costs a second tile of dS.
+// Numbers of a KernelTraits. variant = column slices + choices:
+//   kBackwardDefers  dQ of a step is added during the next one, which saves a barrier and costs a
+//                    second tile of dS
+//   kBackwardFolds   K and V take turns in one place, Q and dO in another: half the memory, and
+//   every
+//                    step loads K and Q twice. One warp, one stage.
 inline constexpr int kBackwardDefers = 16;
+inline constexpr int kBackwardFolds = 32;
 struct BackwardTile {
   int head_dim = 0;    // padded to 16
   int head_dim_v = 0;  // likewise
@@ -30,7 +35,10 @@ struct BackwardTile {
 
 HEED_DEVICE int BackwardSlices(const BackwardTile& tile) { return tile.variant % kBackwardDefers; }
 HEED_DEVICE bool BackwardDefersDq(const BackwardTile& tile) {
-  return tile.variant >= kBackwardDefers;
+  return (tile.variant & kBackwardDefers) != 0;
+}
+HEED_DEVICE bool BackwardFolds(const BackwardTile& tile) {
+  return (tile.variant & kBackwardFolds) != 0;
 }
 HEED_DEVICE int BackwardThreads(const BackwardTile& tile) { return 32 * tile.num_warps; }
 HEED_DEVICE int BackwardQueryWarps(const BackwardTile& tile) {
@@ -54,6 +62,7 @@ struct BackwardShared {
   int d_s = 0;   // dS^T [keys][queries]
   int p = 0;     // P^T, only where several query warps share keys
   int rows = 0;  // num_stages x (lse_log2 [tile_q], delta [tile_q])
+  int seen = 0;  // with a mask: which keys are seen, a word per thread
   int num_bytes = 0;
   int score_bytes = 0;  // distance of two score tiles
 };
@@ -65,13 +74,20 @@ HEED_DEVICE BackwardShared BackwardSharedLayout(const BackwardTile& tile) {
   BackwardShared shared;
   shared.score_bytes =
       device::CeilDiv(tile.tile_kv * tile.tile_q * tile.element_bytes, kAlignBytes) * kAlignBytes;
-  shared.v = shared.k + tile.tile_kv * columns;
-  shared.q = shared.v + tile.tile_kv * columns_v;
-  shared.d_o = shared.q + tile.num_stages * tile.tile_q * columns;
-  shared.d_s = shared.d_o + tile.num_stages * tile.tile_q * columns_v;
+  const bool folds = BackwardFolds(tile);
+  const int widest = device::Max(columns, columns_v);
+  shared.v = folds ? shared.k : shared.k + tile.tile_kv * columns;
+  shared.q = shared.v + tile.tile_kv * (folds ? widest : columns_v);
+  shared.d_o = folds ? shared.q : shared.q + tile.num_stages * tile.tile_q * columns;
+  shared.d_s = shared.d_o + tile.num_stages * tile.tile_q * (folds ? widest : columns_v);
   shared.p = shared.d_s + (BackwardDefersDq(tile) ? 2 : 1) * shared.score_bytes;
   shared.rows = shared.p + (BackwardQueryWarps(tile) > 1 ? shared.score_bytes : 0);
   shared.num_bytes = shared.rows + tile.num_stages * tile.tile_q * 2 * 4;
+  shared.seen = shared.d_s;  // until dS needs the place
+  if (folds) {
+    shared.seen = shared.num_bytes;
+    shared.num_bytes += BackwardThreads(tile) * 4;
+  }
   return shared;
 }
 
