@@ -202,7 +202,7 @@ typedef struct heed_allocator {
 typedef struct heed_exec_args {
   size_t struct_size;
   heed_backend_t backend;
-  heed_toggle_t deterministic; /* dq bitwise reproducible too (o, lse, dk, dv always are) */
+  heed_toggle_t deterministic; /* dq, d_bias bitwise reproducible too (o, lse, dk, dv always are) */
   heed_toggle_t fixed_split;   /* a row's result does not depend on what else is in the batch */
   heed_toggle_t forbid_slower; /* refuse a slower substitute row instead of running it */
   const char* kernel; /* run exactly this kernel id; NULL = HEED_FORCE_KERNEL, else the planner */

@@ -12,6 +12,7 @@
 #include "cuda/row_family.h"
 #include "cuda/size_limits.h"
 #include "cuda/sm90_backward.h"
+#include "device/exact_sum.h"
 
 namespace heed::cuda {
 
@@ -21,6 +22,10 @@ using core::Plan;
 using core::Status;
 
 namespace {
+
+// Of the words that an exact sum takes.
+constexpr std::int64_t kExactSumFloats =
+    device::kExactSumWords * sizeof(device::u64) / sizeof(float);
 
 BackwardTile TileOf(const KernelTraits& traits) {
   return {traits.head_dim,
@@ -62,6 +67,16 @@ std::array<std::int64_t, 4> BiasExtents(const BackwardProblem& problem) {
   return extents;
 }
 
+// Several CTAs add to one sum of d_bias, and shall not let their order show.
+bool NeedsExactDBias(const BackwardProblem& problem) {
+  if (!problem.d_bias.present() || !problem.forward.exec.deterministic) return false;
+  const core::Shape& shape = problem.forward.shape;
+  const std::int64_t scores[4] = {shape.batch, shape.num_q_heads, shape.max_q_len,
+                                  shape.max_kv_len};
+  const std::array<std::int64_t, 4> extents = BiasExtents(problem);
+  return !std::equal(extents.begin(), extents.end(), scores);
+}
+
 // Blocks of the workspace.
 struct WorkspaceLayout {
   std::size_t lse_log2 = 0;
@@ -96,7 +111,8 @@ WorkspaceLayout LayoutOf(const BackwardProblem& problem, const KernelRow& row) {
   }
   if (problem.d_bias.present()) {
     const std::array<std::int64_t, 4> extents = BiasExtents(problem);
-    layout.d_bias_accum = take(extents[0] * extents[1] * extents[2] * extents[3]);
+    const std::int64_t num_sums = extents[0] * extents[1] * extents[2] * extents[3];
+    layout.d_bias_accum = take(num_sums * (NeedsExactDBias(problem) ? kExactSumFloats : 1));
   }
   layout.wide_lse = blocks.Take(HalfLse(problem.forward).num_bytes());
   layout.num_bytes = blocks.num_bytes();
@@ -114,7 +130,7 @@ BackwardWorkspaceArg WorkspaceArgOf(const BackwardProblem& problem, const Kernel
     arg.dq_turn = reinterpret_cast<u32*>(block + layout.dq_turn);
   }
   if (problem.d_bias.present()) {
-    arg.d_bias_accum = reinterpret_cast<float*>(block + layout.d_bias_accum);
+    arg.d_bias_accum = block + layout.d_bias_accum;
   }
   arg.num_rows = NumRows(problem, row);
   return arg;
@@ -218,6 +234,7 @@ KernelKey BackwardKeyOf(const KernelRow& row, const BackwardProblem& problem) {
   key.traits.deterministic =
       problem.forward.exec.deterministic && !(IsSm90(row) && IsWideSm90Backward(row));
   key.traits.d_bias = static_cast<int>(BiasElementOf(problem.d_bias));
+  key.traits.exact_d_bias = NeedsExactDBias(problem);
   return key;
 }
 

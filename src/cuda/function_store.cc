@@ -62,25 +62,25 @@ struct StoreKey {
   KernelKey kernel;
 };
 
-// Bytes are compared and hashed, so there must be no padding.
+// Bytes of a KernelKey are compared and hashed, so there must be no padding.
 static_assert(std::is_trivially_copyable_v<KernelTraits>);
 static_assert(sizeof(KernelKey) == sizeof(int) * 2 + sizeof(KernelTraits));
-static_assert(sizeof(StoreKey) == sizeof(unsigned long long) + sizeof(KernelKey));
 
 struct StoreKeyHash {
   // FNV-1a over words.
   std::size_t operator()(const StoreKey& key) const {
-    unsigned words[sizeof(StoreKey) / sizeof(unsigned)];
-    std::memcpy(words, &key, sizeof(key));
-    std::uint64_t hash = 14695981039346656037u;
-    for (const unsigned word : words) hash = (hash ^ word) * 1099511628211u;
+    constexpr std::uint64_t kPrime = 1099511628211u;
+    unsigned words[sizeof(KernelKey) / sizeof(unsigned)];
+    std::memcpy(words, &key.kernel, sizeof(words));
+    std::uint64_t hash = (14695981039346656037u ^ key.context_id) * kPrime;
+    for (const unsigned word : words) hash = (hash ^ word) * kPrime;
     return static_cast<std::size_t>(hash);
   }
 };
 
 struct StoreKeyEqual {
   bool operator()(const StoreKey& a, const StoreKey& b) const {
-    return std::memcmp(&a, &b, sizeof(a)) == 0;
+    return a.context_id == b.context_id && std::memcmp(&a.kernel, &b.kernel, sizeof(a.kernel)) == 0;
   }
 };
 

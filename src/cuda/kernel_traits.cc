@@ -28,6 +28,7 @@ std::string TraitsHeader(const KernelTraits& traits) {
       {"kSplit", traits.split},
       {"kDeterministic", traits.deterministic},
       {"kDBias", traits.d_bias},
+      {"kExactDBias", traits.exact_d_bias},
   };
   std::string text = "#pragma once\nnamespace heed::cuda {\nstruct Traits {\n";
   for (const auto& [name, value] : constants) {

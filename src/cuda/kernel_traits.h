@@ -39,7 +39,8 @@ struct KernelTraits {
   int paged = 0;
   int split = 0;  // forward writes partial results
   int deterministic = 0;
-  int d_bias = 0;  // a BiasElement: of d_bias
+  int d_bias = 0;        // a BiasElement: of d_bias
+  int exact_d_bias = 0;  // sums of d_bias that no order of additions changes
 };
 
 // Text of heed_traits.h. Equal traits give equal text.

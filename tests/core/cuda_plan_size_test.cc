@@ -199,6 +199,23 @@ TEST(CudaWorkspace, DBiasIsSummedOverRepeatedAxes) {
   EXPECT_EQ(PlanOf(problem, AmpereServer()).workspace_bytes, before + sum_bytes / 16);
 }
 
+TEST(CudaWorkspace, DeterministicSumsOfARepeatedDBiasTake24Bytes) {
+  BackwardProblem problem = CudaBackward(DType::kBF16, 64, 512);
+  problem.forward.exec.deterministic = true;
+  const std::size_t before = PlanOf(problem, AmpereServer()).workspace_bytes;
+  problem.d_bias.dtype = DType::kF32;
+  problem.d_bias_shape = {1, 16, 512, 512};
+  problem.d_bias.stride_elems = {0, 512 * 512, 512, 1};
+  const std::size_t num_sums = 16 * 512 * 512;
+  EXPECT_EQ(PlanOf(problem, AmpereServer()).workspace_bytes, before + 24 * num_sums);
+  // Nothing repeats: every sum has one term.
+  problem.d_bias_shape = {problem.forward.shape.batch, 16, 512, 512};
+  problem.d_bias.stride_elems = {16 * 512 * 512, 512 * 512, 512, 1};
+  EXPECT_EQ(
+      PlanOf(problem, AmpereServer()).workspace_bytes,
+      before + sizeof(float) * num_sums * static_cast<std::size_t>(problem.forward.shape.batch));
+}
+
 // Lengths on a device: the bounds that the caller gives.
 
 void MoveToGpu(ForwardCall* call) {

@@ -120,7 +120,10 @@ std::string BackwardChecker::RunOnce(const BackwardEngine& engine, std::size_t w
 
 std::vector<double> BackwardChecker::ReproducibleValues() const {
   std::vector<double> values;
-  for (const StridedTensor* tensor : {&instance_.dq(), &instance_.dk(), &instance_.dv()}) {
+  constexpr std::size_t kDBias = 3;
+  for (const StridedTensor* tensor :
+       {&instance_.dq(), &instance_.dk(), &instance_.dv(), instance_.gradients()[kDBias].tensor}) {
+    if (tensor == nullptr) continue;
     ForEachIndex(tensor->shape(),
                  [&](const Indices& index) { values.push_back(tensor->At(index)); });
   }

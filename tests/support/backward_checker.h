@@ -40,7 +40,7 @@ class BackwardChecker {
   // Not empty when the oracle itself refused the case or wrote where it must not.
   const std::string& oracle_failure() const { return oracle_failure_; }
   // Elements that no bound covers, as a kernel may leave the range of fp16 there, are not compared.
-  // With `deterministic` the kernel runs twice: dq, dk and dv must keep their bits.
+  // With `deterministic` the kernel runs twice: dq, dk, dv and d_bias must keep their bits.
   CheckResult Check(const BackwardEngine& engine);
 
   const BackwardInstance& instance() const { return instance_; }

@@ -125,11 +125,11 @@ struct ForwardArgs {
 // Rows of the backward workspace are counted over the whole call: row = batch * Sq + i, packed
 // cu_seqlens_q[batch] + i. The Hopper kernel has them in blocks, see common/backward_blocks.h.
 struct BackwardWorkspaceArg {
-  float* lse_log2;      // [Hq, num_rows] lse * log2(e); +inf for rows without a visible key
-  float* delta;         // [Hq, num_rows] sum_d o * d_o - d_lse
-  float* dq_accum;      // [num_rows, Hq, padded D]; zeroed by the preprocess kernel
-  u32* dq_turn;         // deterministic only: [batch, Hq, q tiles], zeroed by the preprocess kernel
-  float* d_bias_accum;  // fp32 sums of d_bias, indexed by d_bias_strides; zeroed by the preprocess
+  float* lse_log2;     // [Hq, num_rows] lse * log2(e); +inf for rows without a visible key
+  float* delta;        // [Hq, num_rows] sum_d o * d_o - d_lse
+  float* dq_accum;     // [num_rows, Hq, padded D]; zeroed by the preprocess kernel
+  u32* dq_turn;        // deterministic only: [batch, Hq, q tiles], zeroed by the preprocess kernel
+  void* d_bias_accum;  // sums of d_bias (common/bias_sum.cuh); zeroed by the preprocess kernel
   i64 num_rows;
 };
 

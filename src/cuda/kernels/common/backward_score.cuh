@@ -8,6 +8,7 @@
 #define HEED_CUDA_KERNELS_COMMON_BACKWARD_SCORE_CUH_
 
 #include "cuda/kernels/common/args.h"
+#include "cuda/kernels/common/bias_sum.cuh"
 #include "cuda/kernels/common/dropout_block.cuh"
 #include "cuda/kernels/common/element.cuh"
 #include "cuda/kernels/common/sequence.cuh"
@@ -34,7 +35,7 @@ struct ScoreTerms {
   float slope_log2 = 0.0f;
   const u8* bias = nullptr;
   const u8* mask = nullptr;
-  float* d_bias = nullptr;
+  BiasSum<T>* d_bias = nullptr;
   u32 head_index = 0;
   // of the call
   device::DropoutStream dropout;
@@ -70,7 +71,7 @@ struct ScoreTerms {
              ScoreOffsetElems(rule->mask.strides, batch, q_head, 0, 0);
     }
     if constexpr (T::kDBias != 0) {
-      d_bias = args.workspace.d_bias_accum +
+      d_bias = static_cast<BiasSum<T>*>(args.workspace.d_bias_accum) +
                ScoreOffsetElems(args.d_bias_accum_strides, batch, q_head, 0, 0);
     }
     head_index = static_cast<u32>(batch * args.problem.num_q_heads + q_head);
@@ -113,7 +114,7 @@ struct ScoreTerms {
   // Adds one element of dS to the sums of d_bias. Requires: i < q_len, j < kv_len.
   __device__ __forceinline__ void AddBiasGradient(const device::ScoreStrides& strides, i32 i, i32 j,
                                                   float d_s) const {
-    ptx::ReduceAdd(d_bias + i * strides.query_elems + j * strides.key_elems, d_s);
+    d_bias[i * strides.query_elems + j * strides.key_elems].AddShared(d_s);
   }
 
  private:

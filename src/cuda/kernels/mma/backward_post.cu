@@ -7,6 +7,7 @@
 // Workload: reads dq_accum, writes dq; bound by memory bandwidth.
 #include "heed_traits.h"
 //
+#include "cuda/kernels/common/bias_sum.cuh"
 #include "cuda/kernels/common/element.cuh"
 #include "cuda/kernels/common/sequence.cuh"
 #include "cuda/kernels/mma/backward_accum.cuh"
@@ -155,7 +156,8 @@ __device__ __forceinline__ void StoreBiasGradient(const BackwardArgs& args) {
     const i64 head = at / shape[3] / shape[2] % shape[1];
     const i64 batch = at / shape[3] / shape[2] / shape[1];
     const i64 elems = device::ScoreOffsetElems(args.d_bias.strides, batch, head, query, key);
-    const float value = args.workspace.d_bias_accum[at];
+    const float value =
+        static_cast<const BiasSum<Traits>*>(args.workspace.d_bias_accum)[at].Value();
     if constexpr (Traits::kDBias == 1) {
       static_cast<float*>(args.d_bias.data)[elems] = value;
     } else {

@@ -6,6 +6,7 @@
 // Workload: reads o and d_o once, writes dq_accum; bound by memory bandwidth.
 #include "heed_traits.h"
 //
+#include "cuda/kernels/common/bias_sum.cuh"
 #include "cuda/kernels/common/element.cuh"
 #include "cuda/kernels/common/sequence.cuh"
 #include "cuda/kernels/mma/backward_shape.h"
@@ -200,7 +201,7 @@ __device__ __forceinline__ void ZeroBiasSums(const BackwardArgs& args) {
   const i64 num_elems = shape[0] * shape[1] * shape[2] * shape[3];
   for (i64 at = i64{blockIdx.x} * kThreads + threadIdx.x; at < num_elems;
        at += i64{gridDim.x} * kThreads) {
-    args.workspace.d_bias_accum[at] = 0.0f;
+    static_cast<BiasSum<Traits>*>(args.workspace.d_bias_accum)[at].Clear();
   }
 }
 

@@ -3,6 +3,7 @@
 #ifndef HEED_CUDA_KERNELS_SM90_BACKWARD_WIDE_TERMS_CUH_
 #define HEED_CUDA_KERNELS_SM90_BACKWARD_WIDE_TERMS_CUH_
 
+#include "cuda/kernels/common/bias_sum.cuh"
 #include "cuda/kernels/common/dropout_block.cuh"
 #include "cuda/kernels/common/score_terms.cuh"
 #include "cuda/kernels/ptx/math.cuh"
@@ -42,7 +43,7 @@ class WideTerms {
     head_ = MakeHeadTerms<T, Element>(args_.problem.score, batch_, head);
     head_index_ = static_cast<u32>(i64{batch_} * args_.problem.num_q_heads + head);
     if constexpr (T::kDBias != 0) {
-      d_bias_ = args_.workspace.d_bias_accum +
+      d_bias_ = static_cast<BiasSum<T>*>(args_.workspace.d_bias_accum) +
                 device::ScoreOffsetElems(args_.d_bias_accum_strides, batch_, head, 0, 0);
     }
   }
@@ -90,6 +91,7 @@ class WideTerms {
   // Whether the sums of d_bias of 64 x 64 pairs all exist and take additions of four keys.
   __device__ __forceinline__ bool AddsQuads(i32 first_query, i32 first_key) const {
     const device::ScoreStrides& strides = args_.d_bias_accum_strides;
+    if constexpr (T::kExactDBias != 0) return false;
     return first_query + kWideRows <= q_len_ && first_key + kWideRows <= kv_len_ &&
            strides.key_elems == 1 &&
            (reinterpret_cast<u64>(d_bias_) | static_cast<u64>(4 * strides.query_elems)) % 16 == 0;
@@ -99,24 +101,25 @@ class WideTerms {
   __device__ __forceinline__ void AddBiasGradients(i32 i, i32 j, const float (&d_s)[4],
                                                    bool adds_quads) const {
     const device::ScoreStrides& strides = args_.d_bias_accum_strides;
-    if (adds_quads) {
-      // Neighbours trade halves, so that each has four keys of one query.
-      const bool is_odd = threadIdx.x % 2 != 0;
-      const float first = __shfl_xor_sync(~0u, is_odd ? d_s[0] : d_s[2], 1);
-      const float second = __shfl_xor_sync(~0u, is_odd ? d_s[1] : d_s[3], 1);
-      float* row = d_bias_ + (is_odd ? i + 8 : i) * strides.query_elems;
-      if (is_odd) {
-        ptx::ReduceAdd4(row + j - 2, first, second, d_s[2], d_s[3]);
-      } else {
-        ptx::ReduceAdd4(row + j, d_s[0], d_s[1], first, second);
+    if constexpr (T::kExactDBias == 0) {
+      if (adds_quads) {
+        // Neighbours trade halves, so that each has four keys of one query.
+        const bool is_odd = threadIdx.x % 2 != 0;
+        const float first = __shfl_xor_sync(~0u, is_odd ? d_s[0] : d_s[2], 1);
+        const float second = __shfl_xor_sync(~0u, is_odd ? d_s[1] : d_s[3], 1);
+        float* row = &d_bias_->value + (is_odd ? i + 8 : i) * strides.query_elems;
+        if (is_odd) {
+          ptx::ReduceAdd4(row + j - 2, first, second, d_s[2], d_s[3]);
+        } else {
+          ptx::ReduceAdd4(row + j, d_s[0], d_s[1], first, second);
+        }
+        return;
       }
-      return;
     }
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       if (d_s[e] == 0.0f) continue;
-      ptx::ReduceAdd(
-          d_bias_ + (i + 8 * (e / 2)) * strides.query_elems + (j + e % 2) * strides.key_elems,
+      d_bias_[(i + 8 * (e / 2)) * strides.query_elems + (j + e % 2) * strides.key_elems].AddShared(
           d_s[e]);
     }
   }
@@ -162,7 +165,7 @@ class WideTerms {
   float cap_log2_ = 0.0f, exponent_ = 0.0f;
   device::DropoutStream stream_;
   HeadTerms head_;
-  float* d_bias_ = nullptr;
+  BiasSum<T>* d_bias_ = nullptr;
   u32 head_index_ = 0;
 };
 
