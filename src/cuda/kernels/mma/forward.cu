@@ -11,11 +11,13 @@
 //
 #include "cuda/kernels/common/sequence.cuh"
 #include "cuda/kernels/mma/forward_config.cuh"
+#include "cuda/kernels/mma/forward_halves.cuh"
 #include "cuda/kernels/mma/forward_output.cuh"
 #include "cuda/kernels/mma/forward_products.cuh"
 #include "cuda/kernels/mma/forward_scores.cuh"
 #include "cuda/kernels/mma/forward_softmax.cuh"
 #include "cuda/kernels/mma/forward_task.cuh"
+#include "cuda/kernels/mma/forward_thirds.cuh"
 #include "cuda/kernels/tile/load.cuh"
 
 namespace heed::cuda {
@@ -94,7 +96,9 @@ __device__ __forceinline__ bool IsSkipped(const WarpKeys& keys, i32 first_key) {
 __device__ __forceinline__ void AddValues(WarpState<Config>& state, const Probs<Config>& p,
                                           u32 v_address, int first_row, SeenKeys seen = 0) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  if constexpr (Config::kIsFp32) {
+  if constexpr (Config::kHasThirds) {
+    MultiplyProbsThirds<Config>(state.o, p, ThirdsReader<Config>(v_address, first_row, lane), seen);
+  } else if constexpr (Config::kIsFp32) {
     MultiplyProbsValues<Config>(state.o, p, KeyPairReader<VTile>(v_address, first_row, lane), seen);
   } else {
     MultiplyProbsValues<Config>(state.o, p, BlockReader<VTile>(v_address, first_row, lane), seen);
@@ -203,6 +207,9 @@ __device__ __forceinline__ void RunPass(const ForwardArgs& args, const ForwardTa
     context.dropout = MakeDropoutStep<Config>(args.problem, task, warp_row);
     QueryOperand<Config> q;
     q.reader = BlockReader<QTile>(q_address, warp_row, lane);
+    const u32 q_scales = q_address + Config::kShared.scales_offset_bytes;
+    const u32 k_scales = q_scales + Traits::kTileQ * 4;
+    const HalfScales scales{q_scales + (warp_row + lane / 4) * 4, k_scales + lane % 4 * 8};
     u32 stage = 0, next_stage = kStages - 1;
 #pragma unroll 1
     for (i32 n = 0; n < num_tiles; ++n) {
@@ -229,6 +236,16 @@ __device__ __forceinline__ void RunPass(const ForwardArgs& args, const ForwardTa
       }
       const u32 k_address = stages_address + stage * kStageBytes;
       const u32 v_address = k_address + Config::kShared.k_bytes;
+      if constexpr (Config::kHasHalves) {
+        if (n == 0 && first_column == 0) {
+          SplitTileRows<QTile, Traits::kNumWarps>(q_address, q_scales);
+        }
+        SplitTileRows<KTile, Traits::kNumWarps>(k_address, k_scales);
+      }
+      if constexpr (Config::kHasThirds && kStages > 1) {
+        SplitTileRowsInThirds<VTile, Config::VLowTile, Traits::kNumWarps>(v_address);
+      }
+      if constexpr (Config::kHasHalves || (Config::kHasThirds && kStages > 1)) __syncthreads();
       if constexpr (Config::kIsOverlapped) {
         const int first_row = group * Config::kGroupKeys;
         const i32 first_key = key_of(n) + first_row;
@@ -249,12 +266,19 @@ __device__ __forceinline__ void RunPass(const ForwardArgs& args, const ForwardTa
         if (!is_skipped) {
           context.dropout.first_key = static_cast<u32>(first_key + lane % 4 * 2);
           const KeyReader<Config> k_reader(k_address, row_in_tile, lane);
+          const auto multiply = [&](Scores<Config>& scores) {
+            if constexpr (Config::kHasHalves) {
+              MultiplyHalves<Config>(scores, q, k_reader, scales, row_in_tile);
+            } else {
+              MultiplyQueriesKeys<Config>(scores, q, k_reader);
+            }
+          };
           Scores<Config> s;
-          MultiplyQueriesKeys<Config>(s, q, k_reader);
+          multiply(s);
           const float factor = ApplyTerms(s, seen, context, first_key);
           if constexpr (Traits::kMask) seen = SeenByWarp(seen);
           SoftmaxStep<Config>(p, state, s, factor, context.dropout, [&](Scores<Config>& again) {
-            MultiplyQueriesKeys<Config>(again, q, k_reader);
+            multiply(again);
             return ApplyTermsAgain(again, context, first_key);
           });
         }
@@ -263,6 +287,10 @@ __device__ __forceinline__ void RunPass(const ForwardArgs& args, const ForwardTa
           __syncthreads();
           if (n + 1 < num_tiles) load_k(n + 1, 0);
           CommitLoads();
+          if constexpr (Config::kHasThirds) {
+            SplitTileRowsInThirds<VTile, Config::VLowTile, Traits::kNumWarps>(v_address);
+            __syncthreads();
+          }
         }
         if (!is_skipped) AddValues(state, p, v_address, row_in_tile, seen);
       }

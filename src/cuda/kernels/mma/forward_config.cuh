@@ -34,6 +34,7 @@ struct ForwardConfig {
   using QTile = SmemTile<T::kTileQ, T::kHeadDim * kWords>;
   using KTile = SmemTile<T::kTileKv, T::kHeadDim * kWords>;
   using VTile = SmemTile<T::kTileKv, kPassColumns * kWords>;
+  using VLowTile = SmemTile<T::kTileKv, kPassColumns>;  // with kHasThirds, behind VTile
   using OTile = SmemTile<T::kTileQ, kPassColumns * kWords>;
 
   static constexpr int kRowBlocks = kRowsPerWarp / 16;  // m16 blocks of a warp
@@ -46,9 +47,12 @@ struct ForwardConfig {
   static constexpr bool kIsOverlapped =
       kVariant.is_overlapped && kGroupKeys > kStepKeys && !kHasTerms;
   static constexpr bool kHasWindow = T::kWindow != 0;
+  static constexpr bool kHasHalves = kIsFp32 && kVariant.scores_by_halves;
+  static constexpr bool kHasThirds = kIsFp32 && kVariant.values_by_thirds;
 
   static_assert(kRowsPerWarp == 16 || kRowsPerWarp == 32);
   static_assert(kGroupKeys % kStepKeys == 0 && kStepKeys % 16 == 0);
+  static_assert(!kHasHalves || (!kIsOverlapped && kVariant.q_in_registers == 0));
   static_assert(kKeyBlocks <= 16, "SeenKeys has 32 bits");
   static_assert(T::kNumStages > 1 || kGroupKeys == kStepKeys,
                 "one stage loads V between the two products of the only step");

@@ -45,6 +45,13 @@ __device__ __forceinline__ u32 PackBF16(float low, float high) {
 }
 #endif
 
+// sm_80. The largest value of the warp's lanes.
+__device__ __forceinline__ u32 ReduceMax(u32 value) {
+  u32 largest;
+  asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(largest) : "r"(value) : "memory");
+  return largest;
+}
+
 __device__ __forceinline__ float F16ToF32(u16 bits) {
   float value;
   asm("{ .reg .f16 h; mov.b16 h, %1; cvt.f32.f16 %0, h; }" : "=f"(value) : "h"(bits));
