@@ -119,29 +119,34 @@ TEST(GpuBackward, GeneratedCases) {
 
 // Many blocks add to one element of d_bias at the same time; checked as `deterministic` cases are.
 TEST(GpuBackward, RepeatedBiasGradientsHaveTheSameBits) {
-  const std::vector<std::string> row_parts = {"sm75.backward.f16.d64", "sm80.backward.bf16.d64",
-                                              "sm80.backward.f32.d64", "sm90.backward.bf16.d128",
-                                              "sm90.backward.bf16.d256"};
+  struct Family {
+    const char* row_part;
+    const char* element;
+    const char* columns;
+  };
+  const std::vector<Family> families = {{"sm75.backward.f16.d64", "f16", "64"},
+                                        {"sm80.backward.bf16.d64", "bf16", "64"},
+                                        {"sm80.backward.f32.d64", "f32", "64"},
+                                        {"sm90.backward.bf16.d128", "bf16", "128"},
+                                        {"sm90.backward.bf16.d256", "bf16", "256"}};
   // Along batches, heads, queries, keys and all of them.
   const std::vector<std::string> axes = {"1hqk", "b1qk", "bh1k", "bhq1", "1111"};
   Tally tally;
-  for (const std::string& part : row_parts) {
-    const std::vector<KernelRow> rows = RunnableCudaRows("Backward", part);
-    if (rows.empty()) continue;
-    const std::string element = part.find(".f16.") != std::string::npos   ? "f16"
-                                : part.find(".f32.") != std::string::npos ? "f32"
-                                                                          : "bf16";
-    const std::string columns = part.substr(part.rfind('d') + 1);
-    for (const std::string& axis : axes) {
-      std::string id = "bwd:b3:hq4:hkv2:sq150:skv210:d" + columns;
-      id += ":dv" + columns + ":" + element + ":bias-" + axis;
-      id += "-f32:d-bias-f32:deterministic:s7";
-      std::string error;
-      const auto backward_case = ParseBackwardCaseId(id, &error);
-      ASSERT_TRUE(backward_case.has_value()) << id << ": " << error;
-      EXPECT_TRUE(RunCase(*backward_case, rows, 1, tally)) << id;
+  RunIndicesOnAllCores(families.size() * axes.size(), tally, [&](std::uint64_t index) {
+    const Family& family = families[index % families.size()];
+    const std::vector<KernelRow> rows = RunnableCudaRows("Backward", family.row_part);
+    if (rows.empty()) return;
+    const std::string id = std::string("bwd:b3:hq4:hkv2:sq150:skv210:d") + family.columns + ":dv" +
+                           family.columns + ":" + family.element + ":bias-" +
+                           axes[index / families.size()] + "-f32:d-bias-f32:deterministic:s7";
+    std::string error;
+    const auto backward_case = ParseBackwardCaseId(id, &error);
+    if (!backward_case.has_value()) {
+      tally.AddFailure(id + ": " + error);
+    } else if (!RunCase(*backward_case, rows, 1, tally)) {
+      tally.AddFailure(id + ": no row takes it");
     }
-  }
+  });
   tally.Report();
 }
 

@@ -11,9 +11,22 @@ namespace heed::cuda {
 template <class T>
 __device__ __forceinline__ void BackwardCta<T>::LoadFoldedKQ(const Visitor& visitor) {
   __syncthreads();
-  LoadK();
-  StartQ(visitor, 0);
-  StartRows(visitor, 0);
+  const auto k =
+      MakeKvRows<T, Element>(args_.k, args_.problem, sequence_, task_.batch, task_.kv_head);
+  const auto q =
+      MakeDenseRows<Element>(args_.q, sequence_.q_batch, sequence_.q_begin, visitor.q_head);
+  Loader<typename C::KTile>::Load(shared_ + kAt.k, k, key0_, LiveKeys(terms_),
+                                  args_.problem.head_dim);
+  Loader<typename C::QTile>::Load(shared_ + kAt.q, q, visitor.query0(), LiveQueries(terms_),
+                                  args_.problem.head_dim);
+  const BackwardWorkspaceArg& workspace = args_.workspace;
+  const i64 first =
+      visitor.q_head * workspace.num_rows + sequence_.workspace_row + visitor.query0();
+  for (int row = threadIdx.x; row < T::kTileQ; row += C::kThreads) {
+    const bool is_valid = visitor.query0() + row < sequence_.q_len;
+    LoadWord(RowAddress(0, row), workspace.lse_log2 + first + row, is_valid);
+    LoadWord(RowAddress(0, row) + T::kTileQ * 4, workspace.delta + first + row, is_valid);
+  }
   CommitLoads();
   WaitLoads<0>();
   __syncthreads();
@@ -28,8 +41,14 @@ __device__ __forceinline__ void BackwardCta<T>::LoadFoldedKQ(const Visitor& visi
 template <class T>
 __device__ __forceinline__ void BackwardCta<T>::LoadFoldedVDo(const Visitor& visitor) {
   __syncthreads();
-  LoadV();
-  StartDo(visitor, 0);
+  const auto v =
+      MakeKvRows<T, Element>(args_.v, args_.problem, sequence_, task_.batch, task_.kv_head);
+  const auto d_o =
+      MakeDenseRows<Element>(args_.d_o, sequence_.q_batch, sequence_.q_begin, visitor.q_head);
+  Loader<typename C::VTile>::Load(shared_ + kAt.v, v, key0_, LiveKeys(terms_),
+                                  args_.problem.head_dim_v);
+  Loader<typename C::DoTile>::Load(shared_ + kAt.d_o, d_o, visitor.query0(), LiveQueries(terms_),
+                                   args_.problem.head_dim_v);
   CommitLoads();
   WaitLoads<0>();
   __syncthreads();

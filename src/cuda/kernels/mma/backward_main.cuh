@@ -60,8 +60,7 @@ class BackwardCta {
     }
     Visitor current{task_.kv_head * args_.problem.group, tiles.begin};
     if (num_steps > 0) {
-      LoadK();
-      LoadV();
+      LoadKeys();
       StartQueryTile(current, 0);
       if constexpr (T::kMask != 0) {
         FindHiddenKeys(current.q_head);
@@ -133,43 +132,30 @@ class BackwardCta {
     return (task_.slice * C::kQueryWarps + warp_q()) * kNumBlocks * 16;
   }
 
-  __device__ __forceinline__ void LoadK() {
+  __device__ __forceinline__ void LoadKeys() {
     const auto k =
         MakeKvRows<T, Element>(args_.k, args_.problem, sequence_, task_.batch, task_.kv_head);
-    Loader<typename C::KTile>::Load(shared_ + kAt.k, k, key0_, LiveKeys(terms_),
-                                    args_.problem.head_dim);
-  }
-  __device__ __forceinline__ void LoadV() {
     const auto v =
         MakeKvRows<T, Element>(args_.v, args_.problem, sequence_, task_.batch, task_.kv_head);
-    Loader<typename C::VTile>::Load(shared_ + kAt.v, v, key0_, LiveKeys(terms_),
-                                    args_.problem.head_dim_v);
+    const ValidRows valid = LiveKeys(terms_);
+    Loader<typename C::KTile>::Load(shared_ + kAt.k, k, key0_, valid, args_.problem.head_dim);
+    Loader<typename C::VTile>::Load(shared_ + kAt.v, v, key0_, valid, args_.problem.head_dim_v);
   }
 
   // Starts the loads of Q, dO, lse and delta of one step.
   __device__ __forceinline__ void StartQueryTile(const Visitor& visitor, int stage) {
-    StartQ(visitor, stage);
-    StartDo(visitor, stage);
-    StartRows(visitor, stage);
-    CommitLoads();
-  }
-  __device__ __forceinline__ void StartQ(const Visitor& visitor, int stage) {
-    const auto q =
-        MakeDenseRows<Element>(args_.q, sequence_.q_batch, sequence_.q_begin, visitor.q_head);
-    Loader<typename C::QTile>::Load(shared_ + kAt.q + stage * C::QTile::kBytes, q, visitor.query0(),
-                                    LiveQueries(terms_), args_.problem.head_dim);
-  }
-  __device__ __forceinline__ void StartDo(const Visitor& visitor, int stage) {
-    const auto d_o =
-        MakeDenseRows<Element>(args_.d_o, sequence_.q_batch, sequence_.q_begin, visitor.q_head);
-    Loader<typename C::DoTile>::Load(shared_ + kAt.d_o + stage * C::DoTile::kBytes, d_o,
-                                     visitor.query0(), LiveQueries(terms_),
-                                     args_.problem.head_dim_v);
-  }
-  __device__ __forceinline__ void StartRows(const Visitor& visitor, int stage) {
     const i32 query0 = visitor.query0();
+    const i32 q_head = visitor.q_head;
+    const auto q = MakeDenseRows<Element>(args_.q, sequence_.q_batch, sequence_.q_begin, q_head);
+    const auto d_o =
+        MakeDenseRows<Element>(args_.d_o, sequence_.q_batch, sequence_.q_begin, q_head);
+    const ValidRows valid = LiveQueries(terms_);
+    Loader<typename C::QTile>::Load(shared_ + kAt.q + stage * C::QTile::kBytes, q, query0, valid,
+                                    args_.problem.head_dim);
+    Loader<typename C::DoTile>::Load(shared_ + kAt.d_o + stage * C::DoTile::kBytes, d_o, query0,
+                                     valid, args_.problem.head_dim_v);
     const BackwardWorkspaceArg& workspace = args_.workspace;
-    const i64 first = visitor.q_head * workspace.num_rows + sequence_.workspace_row + query0;
+    const i64 first = q_head * workspace.num_rows + sequence_.workspace_row + query0;
 #pragma unroll
     for (int row = threadIdx.x; row < T::kTileQ; row += C::kThreads) {
       const bool is_valid = query0 + row < sequence_.q_len;
@@ -177,6 +163,7 @@ class BackwardCta {
       LoadWord(address, workspace.lse_log2 + first + row, is_valid);
       LoadWord(address + T::kTileQ * 4, workspace.delta + first + row, is_valid);
     }
+    CommitLoads();
   }
 
   __device__ __forceinline__ u32 RowAddress(int stage, int row) const {

@@ -49,13 +49,15 @@ __device__ __forceinline__ void MultiplyHalves(Scores<C>& s, const QueryOperand<
                                                int first_row) {
   constexpr int kBlocks = C::kDepthBlocks / 2;
   constexpr int kPartBlocks = 8;
+  // Warps of 32 rows have no registers to read further ahead.
+  constexpr int kUnroll = C::kRowBlocks > 1 ? 2 : kPartBlocks;
   ClearScores<C>(s);
 #pragma unroll
   for (int first = 0; first < kBlocks; first += kPartBlocks) {
     Scores<C> part;
     Scores<C>& sum = kBlocks > kPartBlocks ? part : s;
     ClearScores<C>(sum);
-#pragma unroll
+#pragma unroll kUnroll
     for (int block = first; block < device::Min(first + kPartBlocks, kBlocks); ++block) {
       AddHalvesBlock<C>(sum, q, k, block);
     }
