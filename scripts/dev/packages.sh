@@ -7,7 +7,8 @@ BUILD_PACKAGES=(g++ cmake ninja-build pkg-config ccache libgtest-dev libcli11-de
 TEST_PACKAGES=("${BUILD_PACKAGES[@]}" python3 python3-numpy python3-pytest python3-hypothesis
   binutils clang libclang-rt-14-dev)
 LINT_PACKAGES=("${BUILD_PACKAGES[@]}" python3 git clang clang-format clang-tidy shellcheck)
-FULL_PACKAGES=("${TEST_PACKAGES[@]}" "${LINT_PACKAGES[@]}" g++-aarch64-linux-gnu qemu-user)
+AARCH64_PACKAGES=(g++-aarch64-linux-gnu qemu-user)
+FULL_PACKAGES=("${TEST_PACKAGES[@]}" "${LINT_PACKAGES[@]}" "${AARCH64_PACKAGES[@]}")
 PLOT_PACKAGES=(python3 python3-matplotlib)
 
 missing_packages() {

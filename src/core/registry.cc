@@ -41,8 +41,9 @@ constexpr KernelRow kRows[] = {
 constexpr std::array<const char*, 4> kBackendNames = {"cpu", "cuda", "webgpu", "reference"};
 constexpr std::array<const char*, kNumOps> kOpNames = {"forward", "backward",    "decode",
                                                        "combine", "quantize_kv", "dropout_mask"};
-constexpr std::array<const char*, kNumCpuTargets> kCpuTargetNames = {"none",   "generic",    "avx2",
-                                                                     "avx512", "avx512bf16", "amx"};
+constexpr std::array<const char*, kNumCpuTargets> kCpuTargetNames = {
+    "none", "generic", "avx2",     "avx512", "avx512bf16",
+    "amx",  "neondot", "neonbf16", "sve256", "sve512"};
 
 using RowsByOp = std::array<std::vector<const KernelRow*>, kNumOps>;
 

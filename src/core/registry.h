@@ -13,9 +13,20 @@ namespace heed::core {
 enum class Backend : std::uint8_t { kCpu, kCuda, kWebgpu, kReference };
 enum class Op : std::uint8_t { kForward, kBackward, kDecode, kCombine, kQuantizeKv, kDropoutMask };
 inline constexpr int kNumOps = 6;
-// Instruction sets with CPU kernels, weakest first.
-enum class CpuTarget : std::uint8_t { kNone, kGeneric, kAvx2, kAvx512, kAvx512Bf16, kAmx };
-inline constexpr int kNumCpuTargets = 6;
+// Instruction sets with CPU kernels, those of each architecture weakest first.
+enum class CpuTarget : std::uint8_t {
+  kNone,
+  kGeneric,
+  kAvx2,
+  kAvx512,
+  kAvx512Bf16,
+  kAmx,
+  kNeonDot,   // 128 bits with byte dot products
+  kNeonBf16,  // and with bf16 ones
+  kSve256,    // SVE of exactly so many bits
+  kSve512
+};
+inline constexpr int kNumCpuTargets = 10;
 
 // What a CUDA row is tuned for. It runs other problems too, ranked below rows tuned for them.
 enum class CudaUse : std::uint8_t {

@@ -31,6 +31,7 @@ class Job {
                  kernel,
                  kernel.modes[problem.int8.values],
                  layout_,
+                 ValueFormatOf(problem, kernel),
                  IsFixed(problem) ? MakeInt8Scale(problem.score.scale) : Int8Scale{},
                  IsFixed(problem),
                  HasUniformKeys(problem),
@@ -66,15 +67,25 @@ class Job {
   void Pack(std::int64_t head_index, std::int64_t first_key) const {
     const std::int64_t end = std::min(first_key + kPackedPerTask, problem_.shape.max_kv_len);
     const Int8Head head = HeadAt(head_index);
-    if (packed_.keys == nullptr) PackInt8Head(problem_, head_index, first_key, end, head);
-    FillInt8Factors(problem_, {head_index, first_key, end}, context_.key_exponent, head);
+    const Int8KeySpan keys{head_index, first_key, end};
+    if (packed_.keys == nullptr) PackInt8Head(problem_, keys, context_.kernel, head);
+    if (context_.kernel.q_format == Int8QueryFormat::kUnsigned) {
+      const std::int64_t block_bytes = layout_.num_steps * kInt8StepBytes;
+      for (std::int64_t key = first_key; key < end; key += kInt8Block) {
+        SumInt8Keys(head.keys + key / kInt8Block * block_bytes, layout_.num_steps,
+                    head.key_bias + key);
+      }
+    }
+    FillInt8Factors(problem_, keys, context_.key_exponent, head);
   }
 
   // What the product reads of a block: packed values, or those widened into memory.
   const void* ValuesAt(const Int8Head& head, std::int64_t first_key, std::int64_t end_key,
                        void* wide) const {
     Int8WidenArgs widen = {};
-    widen.values = head.values + first_key / kInt8Group * kInt8StepBytes;
+    widen.values = head.values + (context_.value_format == Int8ValueFormat::kColumns
+                                      ? first_key * layout_.padded_dims
+                                      : first_key / kInt8Group * kInt8StepBytes);
     widen.tile_stride_bytes = CeilDiv(problem_.shape.max_kv_len, kInt8Group) * kInt8StepBytes;
     widen.padded_dims = layout_.padded_dims;
     widen.wide_stride = layout_.wide_stride;
@@ -89,6 +100,7 @@ class Job {
 
   void Attend(std::int64_t head_index, std::int64_t range, const Int8WorkerMemory& memory) const {
     const Int8Head head = HeadAt(head_index);
+    if (context_.kernel.start_thread != nullptr) context_.kernel.start_thread();
     const std::int64_t first_tile = range * tiles_per_range_;
     const std::int64_t num_tiles = std::min(tiles_per_range_, num_tiles_ - first_tile);
     Int8Tile tiles[kInt8TilesPerRange];
@@ -114,6 +126,7 @@ class Job {
     for (std::int64_t n = 0; n < num_tiles; ++n) {
       FinishInt8Tile(context_, &tiles[n], static_cast<float*>(memory.wide));
     }
+    if (context_.kernel.stop_thread != nullptr) context_.kernel.stop_thread();
   }
 
   const core::ForwardProblem& problem_;
@@ -146,8 +159,9 @@ core::Status RunInt8Forward(const core::ForwardProblem& problem, const core::Pla
     return core::Internal(core::Format("%s is not part of this build", plan.row->id));
   }
   core::ForwardProblem here = problem;
-  const bool has_fast_pairs =
-      kernel->modes[HEED_INT8_VALUES_BF16].weights != nullptr && core::os::HasFastBf16Dot();
+  const Int8FloatMode& pairs = kernel->modes[HEED_INT8_VALUES_BF16];
+  const bool is_matrix = pairs.value_format == Int8ValueFormat::kColumns;
+  const bool has_fast_pairs = pairs.weights != nullptr && (is_matrix || core::os::HasFastBf16Dot());
   if (here.int8.values == HEED_INT8_VALUES_BF16 && !has_fast_pairs) {
     here.int8.values = HEED_INT8_VALUES_F32;
   }

@@ -114,11 +114,6 @@ bool HasTokenScales(const core::ForwardProblem& problem) {
 void FillInt8Factors(const core::ForwardProblem& problem, const Int8KeySpan& keys, int key_exponent,
                      const Int8Head& head) {
   const auto [head_index, first, end] = keys;
-  const std::int64_t num_steps = CeilDiv(problem.shape.head_dim, kInt8Group);
-  for (std::int64_t key = first; key < end; key += kInt8Block) {
-    SumInt8Keys(head.keys + key / kInt8Block * num_steps * kInt8StepBytes, num_steps,
-                head.key_bias + key);
-  }
   if (problem.int8.softmax == HEED_INT8_SOFTMAX_FIXED) return;
   const std::int64_t batch = head_index / problem.shape.num_kv_heads;
   const std::int64_t kv_head = head_index % problem.shape.num_kv_heads;
@@ -135,12 +130,22 @@ void FillInt8Factors(const core::ForwardProblem& problem, const Int8KeySpan& key
   if (HasTokenScales(problem)) FillValueFactors(problem, head_index, first, end, head);
 }
 
-void PackInt8Head(const core::ForwardProblem& problem, std::int64_t head_index, std::int64_t first,
-                  std::int64_t end, const Int8Head& head) {
-  PackInt8Keys(MatrixOf(problem.k, problem, head_index, problem.shape.head_dim), first, end,
-               head.packed_keys);
-  PackInt8Values(MatrixOf(problem.v, problem, head_index, problem.shape.head_dim_v), first, end,
-                 head.packed_values);
+Int8ValueFormat ValueFormatOf(const core::ForwardProblem& problem, const Int8Kernel& kernel) {
+  if (problem.int8.softmax == HEED_INT8_SOFTMAX_FIXED) return Int8ValueFormat::kSteps;
+  return kernel.modes[problem.int8.values].value_format;
+}
+
+void PackInt8Head(const core::ForwardProblem& problem, const Int8KeySpan& keys,
+                  const Int8Kernel& kernel, const Int8Head& head) {
+  const core::Shape& shape = problem.shape;
+  const auto pack_keys = kernel.key_format == Int8KeyFormat::kRows ? PackInt8KeyRows : PackInt8Keys;
+  pack_keys(MatrixOf(problem.k, problem, keys.head_index, shape.head_dim), keys.first, keys.end,
+            head.packed_keys);
+  const auto pack_values = ValueFormatOf(problem, kernel) == Int8ValueFormat::kColumns
+                               ? PackInt8ValueColumns
+                               : PackInt8Values;
+  pack_values(MatrixOf(problem.v, problem, keys.head_index, shape.head_dim_v), keys.first, keys.end,
+              head.packed_values);
 }
 
 }  // namespace heed::cpu

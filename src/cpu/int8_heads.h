@@ -12,21 +12,24 @@ namespace heed::cpu {
 // at most 2^64. *key_exponent: that of the largest factor of a key, for Int8Context.
 core::Status CheckInt8Scales(const core::ForwardProblem& problem, int* key_exponent);
 
+// How the values of this call are packed.
+Int8ValueFormat ValueFormatOf(const core::ForwardProblem& problem, const Int8Kernel& kernel);
+
 // All keys have the same factor, not negative: raw scores are in the order of scores, and the
 // factor is part of each row's.
 bool HasUniformKeys(const core::ForwardProblem& problem);
 // Scales of v differ between the tokens of a head.
 bool HasTokenScales(const core::ForwardProblem& problem);
 
-// Packs keys [first, end) of a KV head, multiples of kInt8FloatBlock or the last key. head_index =
-// batch * num_kv_heads + kv_head.
-void PackInt8Head(const core::ForwardProblem& problem, std::int64_t head_index, std::int64_t first,
-                  std::int64_t end, const Int8Head& head);
+// Keys of a KV head: multiples of kInt8FloatBlock or the last one.
 struct Int8KeySpan {
-  std::int64_t head_index;
-  std::int64_t first, end;  // keys
+  std::int64_t head_index;  // batch * num_kv_heads + kv_head
+  std::int64_t first, end;
 };
-// Fills what the packed keys and the scales of some keys say: bias and factors.
+// Packs some keys and their values as the kernel and the arithmetic of P V read them.
+void PackInt8Head(const core::ForwardProblem& problem, const Int8KeySpan& keys,
+                  const Int8Kernel& kernel, const Int8Head& head);
+// Fills what the scales of some keys say.
 void FillInt8Factors(const core::ForwardProblem& problem, const Int8KeySpan& keys, int key_exponent,
                      const Int8Head& head);
 

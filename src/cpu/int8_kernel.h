@@ -40,10 +40,22 @@ inline constexpr std::int32_t kExp2C = 1291;
 inline constexpr int kExp2Bits = 23;
 inline constexpr int kWeightBits = 16;  // weights are Q16.16
 
+// How packed keys lie; int8_pack.h has the layouts.
+enum class Int8KeyFormat { kSteps, kRows };
+// Likewise packed values.
+enum class Int8ValueFormat { kSteps, kColumns };
+
+// Bytes of a row of Int8KeyFormat::kRows: whole cache lines.
+constexpr std::int64_t Int8KeyRowBytes(std::int64_t num_steps) {
+  constexpr std::int64_t kLineSteps = 64 / kInt8Group;
+  return (num_steps + kLineSteps - 1) / kLineSteps * 64;
+}
+
 // How a step of 4 query bytes lies in a packed tile.
 enum class Int8QueryFormat {
   kInts,     // [4][rows] int32
   kWords,    // [2][rows] of two int16: elements 0 and 2, elements 1 and 3
+  kSigned,   // [rows] of four bytes
   kUnsigned  // [rows] of four bytes q + 128; key_bias takes the 128s away again
 };
 
@@ -51,7 +63,7 @@ enum class Int8QueryFormat {
 // block_max[row] = max(block_max[row], scores of num_keys).
 struct Int8ScoresArgs {
   const void* q_steps;
-  const std::int8_t* keys;  // first step of the block; key n at n * 4
+  const std::int8_t* keys;  // of a block: its first step, key n at n * 4, or rows
   std::int64_t num_steps;
   const std::int32_t* key_bias;  // [kInt8Block], -128 * sum of the key; read by kUnsigned only
   int num_keys;
@@ -88,8 +100,9 @@ struct Int8FloatWeightsArgs {
 // Values of a block as the product with the weights wants them, from packed values:
 // fp32 [keys][wide_stride], or pairs of bf16 [keys / 2][wide_stride][2].
 struct Int8WidenArgs {
-  const std::int8_t* values;  // first step of the block in the first tile of 64 elements
-  std::int64_t tile_stride_bytes;
+  // First step of the block in the first tile of 64 elements, or the block's first column.
+  const std::int8_t* values;
+  std::int64_t tile_stride_bytes;  // of steps
   std::int64_t padded_dims;
   std::int64_t wide_stride;
   int num_keys;
@@ -125,6 +138,7 @@ struct Int8FloatMode {
   void (*widen)(const Int8WidenArgs& args);                  // null: reads packed values
   void (*values)(const Int8ValuesArgs& args);
   float weight_unit;  // what a weight of 1 is stored and summed as
+  Int8ValueFormat value_format = Int8ValueFormat::kSteps;
 };
 
 struct Int8Kernel {
@@ -136,6 +150,10 @@ struct Int8Kernel {
   void (*rows)(const Int8RowsArgs& args);
   void (*scaled_scores)(const Int8ScoresArgs& args);
   Int8FloatMode modes[kNumInt8Modes];  // by heed_int8_values_t
+  Int8KeyFormat key_format = Int8KeyFormat::kSteps;
+  // Around all other calls on a thread; null where there is nothing to do.
+  void (*start_thread)() = nullptr;
+  void (*stop_thread)() = nullptr;
 };
 
 // Null when the target is not part of this build.

@@ -1,5 +1,7 @@
 #include "cpu/int8_layout.h"
 
+#include <algorithm>
+
 #include "cpu/int8_pack.h"
 
 namespace heed::cpu {
@@ -33,9 +35,11 @@ Int8Layout MakeInt8Layout(const core::ForwardProblem& problem) {
   layout.num_heads = shape.batch * shape.num_kv_heads;
 
   const std::size_t key_words = Align(static_cast<std::size_t>(layout.padded_keys) * kWordBytes);
-  layout.values_at = Align(PackedInt8KeysBytes(shape.max_kv_len, shape.head_dim));
+  // Of both formats, the larger ones: rows of keys and steps of values.
+  const std::int64_t padded_keys = CeilDiv(shape.max_kv_len, kInt8Block) * kInt8Block;
+  layout.values_at = static_cast<std::size_t>(padded_keys * Int8KeyRowBytes(layout.num_steps));
   layout.key_bias_at =
-      layout.values_at + Align(PackedInt8ValuesBytes(shape.max_kv_len, shape.head_dim_v));
+      layout.values_at + Align(PackedInt8ValuesBytes(padded_keys, shape.head_dim_v));
   layout.key_factors_at = layout.key_bias_at + key_words;
   layout.value_factors_at = layout.key_factors_at + key_words;
   layout.value_units_at = layout.value_factors_at + key_words;
@@ -43,8 +47,11 @@ Int8Layout MakeInt8Layout(const core::ForwardProblem& problem) {
                       Align(static_cast<std::size_t>(layout.padded_keys) / kKeys * kWordBytes);
 
   const auto padded_dims = static_cast<std::size_t>(layout.padded_dims);
-  layout.query_bytes =
-      static_cast<std::size_t>(layout.num_steps) * Int8QueryStepBytes(Int8QueryFormat::kInts);
+  // A matrix unit reads whole cache lines of a row: 16 steps of the smallest format.
+  layout.query_bytes = std::max(
+      static_cast<std::size_t>(layout.num_steps) * Int8QueryStepBytes(Int8QueryFormat::kInts),
+      static_cast<std::size_t>(Int8KeyRowBytes(layout.num_steps) / kInt8Group) *
+          Int8QueryStepBytes(Int8QueryFormat::kSigned));
   layout.tile_bytes = layout.query_bytes + padded_dims * kRows * kWordBytes;
   layout.wide_at = kKeys * kRows * kWordBytes;
   layout.tiles_at =

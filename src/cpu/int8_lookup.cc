@@ -8,6 +8,12 @@ extern const Int8Kernel kGenericInt8Kernel;
 extern const Int8Kernel kAvx2Int8Kernel;
 extern const Int8Kernel kAvx512Int8Kernel;
 extern const Int8Kernel kAvx512VnniInt8Kernel;
+extern const Int8Kernel kAmxInt8Kernel;
+#elif defined(__aarch64__)
+extern const Int8Kernel kNeonDotInt8Kernel;
+extern const Int8Kernel kNeonBf16Int8Kernel;
+extern const Int8Kernel kSve256Int8Kernel;
+extern const Int8Kernel kSve512Int8Kernel;
 #endif
 
 const Int8Kernel* FindInt8Kernel(core::CpuTarget target) {
@@ -21,8 +27,18 @@ const Int8Kernel* FindInt8Kernel(core::CpuTarget target) {
       return &kAvx512Int8Kernel;
     // Every CPU with AVX512_BF16 has AVX512_VNNI, and core/os asks for both.
     case core::CpuTarget::kAvx512Bf16:
-    case core::CpuTarget::kAmx:
       return &kAvx512VnniInt8Kernel;
+    case core::CpuTarget::kAmx:
+      return &kAmxInt8Kernel;
+#elif defined(__aarch64__)
+    case core::CpuTarget::kNeonDot:
+      return &kNeonDotInt8Kernel;
+    case core::CpuTarget::kNeonBf16:
+      return &kNeonBf16Int8Kernel;
+    case core::CpuTarget::kSve256:
+      return &kSve256Int8Kernel;
+    case core::CpuTarget::kSve512:
+      return &kSve512Int8Kernel;
 #endif
     default:
       return nullptr;

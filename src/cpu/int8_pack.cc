@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::int64_t kSumBias = -128;
 
+// Adding 128 to a byte turns its sign bit.
 constexpr std::uint32_t kSignBits = 0x80808080u;
 
 std::uint32_t PairOfWords(std::int8_t low, std::int8_t high) {
@@ -31,11 +32,11 @@ Group LoadGroup(const std::int8_t* row, std::int64_t d, std::int64_t head_dim) {
   return group;
 }
 
-void PackUnsignedRow(const std::int8_t* row, std::int64_t head_dim, std::uint32_t* words) {
+void PackBytesRow(const std::int8_t* row, std::int64_t head_dim, std::uint32_t turned_bits,
+                  std::uint32_t* words) {
   for (std::int64_t d = 0; d < head_dim; d += kInt8Group) {
-    // Adding 128 to a byte turns its sign bit.
     const Group group = row != nullptr ? LoadGroup(row, d, head_dim) : Group{};
-    *words = __builtin_bit_cast(std::uint32_t, group) ^ kSignBits;
+    *words = __builtin_bit_cast(std::uint32_t, group) ^ turned_bits;
     words += kInt8TileRows;
   }
 }
@@ -115,6 +116,34 @@ void PackInt8Values(const Int8Matrix& values, std::int64_t first, std::int64_t e
   }
 }
 
+void PackInt8KeyRows(const Int8Matrix& keys, std::int64_t first, std::int64_t end,
+                     std::int8_t* packed) {
+  const std::int64_t row_bytes = Int8KeyRowBytes(CeilDiv(keys.head_dim, kInt8Group));
+  const std::int64_t padded_end = CeilDiv(end, kInt8Block) * kInt8Block;
+  for (std::int64_t key = first; key < padded_end; ++key) {
+    std::int8_t* to = packed + key * row_bytes;
+    const std::int64_t count = key < end ? keys.head_dim : 0;
+    std::copy_n(keys.data + (key < end ? key * keys.row_stride : 0), count, to);
+    std::fill(to + count, to + row_bytes, std::int8_t{0});
+  }
+}
+
+void PackInt8ValueColumns(const Int8Matrix& values, std::int64_t first, std::int64_t end,
+                          std::int8_t* packed) {
+  const std::int64_t padded_dims = CeilDiv(values.head_dim, kInt8DimStep) * kInt8DimStep;
+  for (std::int64_t block = first; block < end; block += kInt8Block) {
+    const std::int64_t count = std::min<std::int64_t>(kInt8Block, end - block);
+    std::int8_t* to = packed + block * padded_dims;
+    for (std::int64_t d = 0; d < padded_dims; ++d) {
+      const std::int64_t num_keys = d < values.head_dim ? count : 0;
+      const std::int8_t* from = values.data + block * values.row_stride + d;
+      for (std::int64_t n = 0; n < num_keys; ++n) to[n] = from[n * values.row_stride];
+      std::fill(to + num_keys, to + kInt8Block, std::int8_t{0});
+      to += kInt8Block;
+    }
+  }
+}
+
 void SumInt8Keys(const std::int8_t* block, std::int64_t num_steps, std::int32_t* bias) {
   std::fill_n(bias, kInt8Block, 0);
   for (std::int64_t step = 0; step < num_steps; ++step) {
@@ -145,8 +174,11 @@ void PackInt8Queries(const std::int8_t* const (&rows)[kInt8TileRows], std::int64
       case Int8QueryFormat::kWords:
         PackWordsRow(rows[row], head_dim, words + row);
         break;
+      case Int8QueryFormat::kSigned:
+        PackBytesRow(rows[row], head_dim, 0, words + row);
+        break;
       case Int8QueryFormat::kUnsigned:
-        PackUnsignedRow(rows[row], head_dim, words + row);
+        PackBytesRow(rows[row], head_dim, kSignBits, words + row);
         break;
     }
   }

@@ -29,6 +29,14 @@ void PackInt8Values(const Int8Matrix& values, std::int64_t first, std::int64_t e
                     std::int8_t* packed);
 std::size_t PackedInt8ValuesBytes(std::int64_t length, std::int64_t head_dim);
 
+// Int8KeyFormat::kRows: packed[ceil(length / 64) * 64][Int8KeyRowBytes], padding 0.
+void PackInt8KeyRows(const Int8Matrix& keys, std::int64_t first, std::int64_t end,
+                     std::int8_t* packed);
+// Int8ValueFormat::kColumns: packed[ceil(length / 64)][head_dim up to a multiple of
+// kInt8DimStep][64 keys], padding 0. first and end as above.
+void PackInt8ValueColumns(const Int8Matrix& values, std::int64_t first, std::int64_t end,
+                          std::int8_t* packed);
+
 // bias[key] = -128 * sum of the key's elements, for the 64 keys of one block of packed keys.
 void SumInt8Keys(const std::int8_t* block, std::int64_t num_steps, std::int32_t* bias);
 

@@ -107,7 +107,9 @@ Int8ScoresArgs ScoresOf(const Int8Context& context, const Int8Head& head, std::i
   const std::int64_t num_steps = context.layout.num_steps;
   Int8ScoresArgs args = {};
   args.q_steps = tile.q_steps;
-  args.keys = head.keys + first_key / kInt8Block * num_steps * kInt8StepBytes;
+  args.keys = head.keys + (context.kernel.key_format == Int8KeyFormat::kRows
+                               ? first_key * Int8KeyRowBytes(num_steps)
+                               : first_key / kInt8Block * num_steps * kInt8StepBytes);
   args.num_steps = num_steps;
   args.key_bias = head.key_bias + first_key;
   args.num_keys = num_keys;

@@ -15,6 +15,7 @@ struct Int8Context {
   const Int8Kernel& kernel;
   const Int8FloatMode& mode;
   const Int8Layout& layout;
+  Int8ValueFormat value_format;
   Int8Scale fixed_scale;
   bool is_fixed;
   bool is_uniform;        // HasUniformKeys

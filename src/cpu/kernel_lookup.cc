@@ -10,6 +10,10 @@ extern const ForwardKernelSet kAvx2Kernels;
 extern const ForwardKernelSet kAvx512Kernels;
 extern const ForwardKernelSet kAvx512Bf16Kernels;
 extern const ForwardKernelSet kAmxKernels;
+#elif defined(__aarch64__)
+extern const ForwardKernelSet kNeonBf16Kernels;
+extern const ForwardKernelSet kSve256Kernels;
+extern const ForwardKernelSet kSve512Kernels;
 #endif
 
 namespace {
@@ -27,6 +31,13 @@ const ForwardKernelSet* FindSet(core::CpuTarget target) {
       return &kAvx512Bf16Kernels;
     case core::CpuTarget::kAmx:
       return &kAmxKernels;
+#elif defined(__aarch64__)
+    case core::CpuTarget::kNeonBf16:
+      return &kNeonBf16Kernels;
+    case core::CpuTarget::kSve256:
+      return &kSve256Kernels;
+    case core::CpuTarget::kSve512:
+      return &kSve512Kernels;
 #endif
     default:
       return nullptr;

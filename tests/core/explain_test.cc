@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+#include <string>
+
 #include "problems.h"
 
 namespace heed::core {
@@ -14,11 +17,22 @@ std::string Explain(const ForwardProblem& problem, const DeviceFacts& facts) {
   return ExplainPlan(Describe(problem), planned, plan, rejections);
 }
 
+// Only builds for Arm list its rows.
+std::string WithoutArmRows(const std::string& text) {
+  std::istringstream lines(text);
+  std::string rest;
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_arm = line.find("  cpu.neon") == 0 || line.find("  cpu.sve") == 0;
+    if (!is_arm) rest += line + "\n";
+  }
+  return rest;
+}
+
 TEST(Explain, TheWholeText) {
   ForwardProblem problem = test::DenseProblem(DType::kF32);
   problem.score.scale = 0.125;
   problem.score.window.right = 0;
-  EXPECT_EQ(Explain(problem, test::Avx2Machine()),
+  EXPECT_EQ(WithoutArmRows(Explain(problem, test::Avx2Machine())),
             "forward on backend cpu, f32\n"
             "shape: B 2, Hq 8, Hkv 2, Sq 100, Skv 300, D 64, Dv 64; dense q, dense kv\n"
             "rule: scale 0.125, causal (bottom-right)\n"
@@ -37,6 +51,7 @@ TEST(Explain, TheWholeText) {
             "  cpu.generic.forward.f32.d576.q12k128: ranks below the chosen row\n"
             "  cpu.generic.forward.f16.d576.q12k128: takes f16\n"
             "  cpu.generic.forward.bf16.d576.q12k128: takes bf16\n"
+            "  cpu.amx.forward.i8.d576.q48k128: takes i8\n"
             "  cpu.avx512bf16.forward.i8.d576.q48k128: takes i8\n"
             "  cpu.avx512.forward.i8.d576.q48k128: takes i8\n"
             "  cpu.avx2.forward.i8.d576.q48k128: takes i8\n"

@@ -86,7 +86,7 @@ struct EmulatedMatrixUnit {
     }
   }
 
- private:
+ protected:
   template <class T>
   static T At(int index, int row, int element) {
     T value;

@@ -17,12 +17,14 @@ import sys
 
 INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*)$")
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
-MULTIPLY = re.compile(r"^(vfn?madd|vdpbf16ps|mulps|fmla)")
-BROADCAST = re.compile(r"^(v?broadcastss|vpbroadcastd|vbroadcastf|shufps|movss)")
-EXPONENTIAL = re.compile(r"^(vpslld|pslld|vscalefps)")
-MATRIX_MULTIPLY = re.compile(r"^tdpbf16ps")
-WORD_MULTIPLY = re.compile(r"^(vpdpwssd|vpmaddwd|vpdpbusd)")
-VECTOR = re.compile(r"%[xyzt]mm")
+MULTIPLY = re.compile(r"^(vfn?madd|vdpbf16ps|mulps|fmla|fmad|bfdot)")
+BROADCAST = re.compile(r"^(v?broadcastss|vpbroadcastd|vbroadcastf|shufps|movss|ld1rw?|dup)")
+EXPONENTIAL = re.compile(r"^(vpslld|pslld|vscalefps|shl|lsl)")
+MATRIX_MULTIPLY = re.compile(r"^tdp(bf16ps|bssd|bsud)")
+WORD_MULTIPLY = re.compile(r"^(vpdpwssd|vpmaddwd|vpdpbusd|sdot)")
+VECTOR = re.compile(r"%[xyzt]mm|\b[vzq]\d+\b")
+BY_ELEMENT = re.compile(r"\bv\d+\.s\[\d\]")
+JUMP = re.compile(r"^(j|b\.|b$|cbn?z|tbn?z)")
 # Three tile widths for each of the two products.
 MIN_LOOPS = 6
 # One for each of the two products.
@@ -53,9 +55,9 @@ def innermost_loops(body):
     index_of = {address: i for i, (address, _, _) in enumerate(body)}
     back_edges = []
     for i, (address, mnemonic, operands) in enumerate(body):
-        if not mnemonic.startswith("j"):
+        if not JUMP.match(mnemonic):
             continue
-        target = re.match(r"([0-9a-f]+)\b", operands)
+        target = re.match(r"(?:[wx]\d+, )?(?:#\d+, )?([0-9a-f]+)\b", operands)
         if target and int(target.group(1), 16) in index_of:
             first = index_of[int(target.group(1), 16)]
             if first <= i:
@@ -72,14 +74,19 @@ def is_product(loop):
     if sum(bool(WORD_MULTIPLY.match(m)) for m in mnemonics) >= 4:
         return True
     multiplies = sum(bool(MULTIPLY.match(m)) for m in mnemonics)
-    has_broadcast = any(BROADCAST.match(m) for m in mnemonics)
+    has_broadcast = any(
+        BROADCAST.match(m)
+        or (m == "mov" and operands.startswith("z"))
+        or BY_ELEMENT.search(operands)
+        for _, m, operands in loop
+    )
     return multiplies >= 6 and has_broadcast and not any(EXPONENTIAL.match(m) for m in mnemonics)
 
 
 def stack_pattern(body):
     """Matches stack operands; %rbp is a frame pointer only where the function makes it one."""
     has_frame = any(m == "mov" and operands == "%rsp,%rbp" for _, m, operands in body)
-    return re.compile(r"\(%rsp[,)]|\(%rbp\)" if has_frame else r"\(%rsp[,)]")
+    return re.compile(r"\(%rsp[,)]|\(%rbp\)|\[sp\b" if has_frame else r"\(%rsp[,)]|\[sp\b")
 
 
 def check_disassembly(disassembly):
@@ -133,6 +140,11 @@ def self_test():
     assert len(check_disassembly(spilled)[1]) == 1
     straight = clean.replace("jne    10", "jne    99")
     assert check_disassembly(straight) == (0, [])
+    arm = "0000 <f>:\n  10:\tld1rw\t{z2.s}, p0/z, [x0]\n"
+    arm += "".join(f"  {0x14 + 4 * i:x}:\tsdot\tz3.s, z1.b, z2.b\n" for i in range(8))
+    arm += "  34:\tb.ne\t10 <f+0x10>  // b.any\n"
+    assert check_disassembly(arm) == (1, []), check_disassembly(arm)
+    assert len(check_disassembly(arm.replace("  34:", "  32:\tldr\tz3, [sp, #1]\n  34:"))[1]) == 1
 
 
 def main(arguments):

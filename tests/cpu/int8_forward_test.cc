@@ -65,14 +65,17 @@ Result RunOn(const Int8Kernel& kernel, const Tensors& tensors, int num_threads) 
   Result result;
   result.o.assign(static_cast<std::size_t>(shape.length * shape.head_dim), NAN);
   result.lse.assign(static_cast<std::size_t>(shape.length), NAN);
+  // Packed tensors are steps; other kernels pack for themselves.
+  const bool reads_steps = kernel.key_format == Int8KeyFormat::kSteps;
   const core::ForwardProblem problem =
-      MakeInt8Problem({tensors.q.data(), nullptr, nullptr, result.o.data(), result.lse.data(),
+      MakeInt8Problem({tensors.q.data(), reads_steps ? nullptr : tensors.k.data(),
+                       reads_steps ? nullptr : tensors.v.data(), result.o.data(), result.lse.data(),
                        shape.length, shape.head_dim});
+  const Int8Packed packed =
+      reads_steps ? Int8Packed{tensors.packed_k.data(), tensors.packed_v.data()} : Int8Packed{};
   const std::unique_ptr<void, void (*)(void*)> workspace(
       core::os::AllocateAligned(Int8WorkspaceBytes(problem, num_threads)), core::os::FreeAligned);
-  const core::Status status =
-      RunInt8(kernel, problem, {tensors.packed_k.data(), tensors.packed_v.data()}, num_threads,
-              workspace.get());
+  const core::Status status = RunInt8(kernel, problem, packed, num_threads, workspace.get());
   EXPECT_TRUE(status.ok()) << status.message();
   return result;
 }

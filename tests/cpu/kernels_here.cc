@@ -16,7 +16,9 @@ std::vector<NamedKernel> KernelsHere() {
       std::printf("NOT RUN  %s: %s\n", row.id, why.c_str());
       continue;
     }
-    const bool has_pairs = row.cpu_target >= core::CpuTarget::kAvx512Bf16;
+    const bool has_pairs = row.cpu_target == core::CpuTarget::kAvx512Bf16 ||
+                           row.cpu_target == core::CpuTarget::kAmx ||
+                           row.cpu_target == core::CpuTarget::kNeonBf16;
     kernels.push_back(
         {row.id, row.dtype, cpu::FindForwardKernel(row.cpu_target, row.dtype), has_pairs ? 8 : 24});
   }

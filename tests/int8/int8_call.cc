@@ -278,6 +278,8 @@ std::vector<NamedInt8Kernel> Int8KernelsHere() {
     }
     kernels.push_back({core::CpuTargetName(target), kernel});
   }
+  kernels.push_back({"emulated signed bytes", &kEmulatedSignedInt8Kernel, true});
+  kernels.push_back({"emulated matrix unit", &kEmulatedMatrixInt8Kernel, true});
   return kernels;
 }
 

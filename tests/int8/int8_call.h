@@ -58,9 +58,13 @@ void RunOn(const cpu::Int8Kernel& kernel, Int8Call* call, std::int64_t num_worke
 // the float softmax; infinity for what must be equal and is not.
 double WorstError(Int8Call* call);
 
+// On the compiler's own vectors: signed byte products as Arm has them, and a matrix unit.
+extern const cpu::Int8Kernel kEmulatedSignedInt8Kernel, kEmulatedMatrixInt8Kernel;
+
 struct NamedInt8Kernel {
   const char* name;
   const cpu::Int8Kernel* kernel;
+  bool is_emulated = false;  // slow
 };
 // Those that run on this machine; says which do not.
 std::vector<NamedInt8Kernel> Int8KernelsHere();

@@ -14,6 +14,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#include <sys/prctl.h>
 #endif
 
 namespace heed::core::os {
@@ -52,7 +55,7 @@ struct Feature {
 };
 
 // The instruction sets that the sources of each target are compiled for.
-constexpr std::array<Feature, 11> kFeatures = {{
+constexpr std::array<Feature, 12> kFeatures = {{
     {"this CPU has no fma", kLeaf1Ecx, 12, CpuTarget::kAvx2},
     {"this CPU has no f16c", kLeaf1Ecx, 29, CpuTarget::kAvx2},
     {"this CPU has no avx2", kLeaf7Ebx, 5, CpuTarget::kAvx2},
@@ -64,6 +67,7 @@ constexpr std::array<Feature, 11> kFeatures = {{
     {"this CPU has no avx512_bf16", kLeaf7Sub1Eax, 5, CpuTarget::kAvx512Bf16},
     {"this CPU has no amx_tile", kLeaf7Edx, 24, CpuTarget::kAmx},
     {"this CPU has no amx_bf16", kLeaf7Edx, 22, CpuTarget::kAmx},
+    {"this CPU has no amx_int8", kLeaf7Edx, 25, CpuTarget::kAmx},
 }};
 
 // Linux hands the 8 KiB of AMX registers only to processes that ask; the answer holds for all
@@ -81,6 +85,7 @@ const char* RequestAmxRegisters() {
 
 // Null when the target runs here.
 const char* DetectWhyNot(CpuTarget target) {
+  if (target > CpuTarget::kAmx) return "this CPU is not an AArch64";
   const CpuidWords leaf7 = Cpuid(7, 0);
   const std::array<std::uint32_t, 5> words = {Cpuid(1, 0).ecx, leaf7.ebx, leaf7.edx,
                                               Cpuid(7, 1).eax, leaf7.ecx};
@@ -132,11 +137,48 @@ std::string BrandString() {
 
 #else
 
-const char* DetectWhyNot(CpuTarget target) {
-  return target > CpuTarget::kGeneric ? "this CPU is not an x86-64" : nullptr;
+#if defined(__aarch64__) && defined(__linux__)
+
+// Numbers of Linux's <asm/hwcap.h> and <linux/prctl.h>, which older systems lack.
+const char* WhyNoSve(int vector_bytes) {
+  constexpr unsigned long kSve = 1ul << 22;
+  constexpr int kGetVectorLength = 51;
+  if ((getauxval(AT_HWCAP) & kSve) == 0) return "this CPU has no sve";
+  const int length = prctl(kGetVectorLength);
+  if (length < 0 || (length & 0xFFFF) != vector_bytes) {
+    return vector_bytes == 64 ? "vectors of this CPU's sve are not of 512 bits"
+                              : "vectors of this CPU's sve are not of 256 bits";
+  }
+  return nullptr;
 }
 
-bool DetectFastBf16Dot() { return false; }
+const char* WhyNotArm(CpuTarget target) {
+  constexpr unsigned long kDotProducts = 1ul << 20, kBf16 = 1ul << 14;
+  switch (target) {
+    case CpuTarget::kSve256:
+      return WhyNoSve(32);
+    case CpuTarget::kSve512:
+      return WhyNoSve(64);
+    case CpuTarget::kNeonBf16:
+      if ((getauxval(AT_HWCAP2) & kBf16) == 0) return "this CPU has no bf16";
+      [[fallthrough]];
+    default:
+      return (getauxval(AT_HWCAP) & kDotProducts) == 0 ? "this CPU has no dotprod" : nullptr;
+  }
+}
+
+#else
+
+const char* WhyNotArm(CpuTarget /*target*/) { return "this CPU's features are not known here"; }
+
+#endif
+
+const char* DetectWhyNot(CpuTarget target) {
+  if (target <= CpuTarget::kGeneric) return nullptr;
+  return target <= CpuTarget::kAmx ? "this CPU is not an x86-64" : WhyNotArm(target);
+}
+
+bool DetectFastBf16Dot() { return DetectWhyNot(CpuTarget::kNeonBf16) == nullptr; }
 
 // The model line of Linux's /proc/cpuinfo, where the architecture has one.
 std::string BrandString() {

@@ -4,6 +4,7 @@
 //   Start(), Stop()                 around all other calls on a thread
 //   Zero<r>(), Load<r>, Store<r>    a register; rows lie stride_bytes apart
 //   MultiplyAdd<sum, left, right>   left: 32 elements a row; right: pairs of rows, as q_groups
+// Units of bytes have the same shape: 64 elements a row, groups of four rows, 32-bit integer sums.
 #ifndef HEED_CPU_KERNEL_MATRIX_MULTIPLY_INL_H_
 #define HEED_CPU_KERNEL_MATRIX_MULTIPLY_INL_H_
 
@@ -71,7 +72,19 @@ HEED_ALWAYS_INLINE inline void AccumulateProducts(const MatrixRows& left, const 
   }
 }
 
-// Sum registers to rows of kTileLanes floats.
+// Sum registers from what StoreSums makes of them.
+template <class Unit, int kRows, int kVectors>
+HEED_ALWAYS_INLINE inline void LoadSums(const float* rows) {
+  constexpr int kLanes = kTileLanes<typename Unit::Isa>;
+  Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
+    Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
+      const float* first = rows + r.value * kMatrixRows * kLanes + v.value * Unit::Isa::kLanes;
+      Unit::template Load<r.value * kVectors + v.value>(first, kLanes * sizeof(float));
+    });
+  });
+}
+
+// Sum registers to rows of kTileLanes floats, or of as many integers.
 template <class Unit, int kRows, int kVectors>
 HEED_ALWAYS_INLINE inline void StoreSums(float* rows) {
   constexpr int kLanes = kTileLanes<typename Unit::Isa>;

@@ -1,5 +1,5 @@
-// Portable SIMD on the compiler's own vector types: the generic target with 4 lanes, and, in tests,
-// any other shape of register tile.
+// Portable SIMD on the compiler's own vector types: the generic target with 4 lanes, what the Arm
+// targets stand on, and, in tests, any other shape of register tile.
 #ifndef HEED_CPU_SIMD_GENERIC_H_
 #define HEED_CPU_SIMD_GENERIC_H_
 
@@ -21,13 +21,21 @@ struct VectorTypes<4> {
   typedef std::uint32_t Bits __attribute__((vector_size(16)));
 };
 template <>
+struct VectorTypes<8> {
+  typedef float Vec __attribute__((vector_size(32)));
+  typedef std::int32_t Mask __attribute__((vector_size(32)));
+  typedef std::uint32_t Bits __attribute__((vector_size(32)));
+};
+template <>
 struct VectorTypes<16> {
   typedef float Vec __attribute__((vector_size(64)));
   typedef std::int32_t Mask __attribute__((vector_size(64)));
   typedef std::uint32_t Bits __attribute__((vector_size(64)));
 };
 
-template <int kLanesT, int kAccumulatorsT>
+// Target: a type of an unnamed namespace where the translation unit has an instruction set of its
+// own, so that everything instantiated has internal linkage.
+template <int kLanesT, int kAccumulatorsT, class Target = void>
 struct GenericSimd {
   using Vec = typename VectorTypes<kLanesT>::Vec;
   using Mask = typename VectorTypes<kLanesT>::Mask;
@@ -122,7 +130,15 @@ struct GenericSimd {
     return x;
   }
   static void StoreUnaligned(Bfloat* p, Vec x) {
-    for (int i = 0; i < kLanes; ++i) p[i].bits = device::Fp32ToBf16(x[i]);
+    const Bits rounded = RoundToBf16(x);
+    for (int i = 0; i < kLanes; ++i) p[i].bits = static_cast<std::uint16_t>(rounded[i]);
+  }
+
+  // device::Fp32ToBf16 of each lane.
+  HEED_ALWAYS_INLINE static Bits RoundToBf16(Vec x) {
+    const Bits bits = __builtin_bit_cast(Bits, x);
+    const Bits rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
+    return (bits & 0x7FFFFFFFu) > 0x7F800000u ? (bits >> 16 | 0x40u) : rounded;
   }
 
   // Pairs of bf16 in one lane, the first in the low half.
@@ -139,14 +155,7 @@ struct GenericSimd {
   HEED_ALWAYS_INLINE static void StorePairs(void* pairs, Pairs x) {
     __builtin_memcpy(pairs, &x, sizeof(x));
   }
-  static Pairs MakePairs(Vec low, Vec high) {
-    Pairs pairs;
-    for (int i = 0; i < kLanes; ++i) {
-      const std::uint32_t high_bits = device::Fp32ToBf16(high[i]);
-      pairs[i] = device::Fp32ToBf16(low[i]) | high_bits << 16;
-    }
-    return pairs;
-  }
+  static Pairs MakePairs(Vec low, Vec high) { return RoundToBf16(low) | RoundToBf16(high) << 16; }
   // For weights of softmax: ties go up.
   static Pairs RoundWeights(Vec low, Vec high) {
     const Bits low_bits = __builtin_bit_cast(Bits, low) + 0x8000u;
