@@ -53,15 +53,22 @@ class SessionDevice {
   virtual Status Write(void* target, const void* host, std::size_t size_bytes) = 0;
   virtual Status Read(const void* source, std::size_t size_bytes, void* host) = 0;
   virtual Status Synchronize() = 0;
-  // Decode calls on stream() between the two are recorded instead of run, and Replay runs them as
-  // they are then: with the contents that their memory has, in one submission. A new recording
-  // replaces the former one. *is_recording false: the device cannot, now or ever.
+  // Decode calls on stream() between the two are recorded instead of run, together with the copy of
+  // the last upload; a new recording replaces the former one. *is_recording false: the device
+  // cannot, now or ever.
   virtual Status BeginRecording(bool* is_recording) {
     *is_recording = false;
     return {};
   }
   virtual Status EndRecording() { return Internal("a session device that records nothing"); }
-  virtual Status Replay() { return Internal("a session device that records nothing"); }
+  // Runs the recording for the last upload, in one submission. *is_replayed false: that upload is
+  // not of the recorded kind, so that its decode call has to be made.
+  virtual Status Replay(bool* is_replayed) {
+    *is_replayed = false;
+    return {};
+  }
+  // Sends what an upload left for Replay on its way, before any other call that needs it.
+  virtual Status SendUpload() { return {}; }
   // Of the session's decode calls; null on the host.
   virtual void* stream() const = 0;
 };

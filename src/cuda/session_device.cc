@@ -46,7 +46,8 @@ SessionDevice::~SessionDevice() {
     if (mark != nullptr) context.driver().event_destroy(mark);
   }
   if (copy_stream_ != nullptr) context.driver().stream_destroy(copy_stream_);
-  if (recording_ != nullptr) context.driver().graph_exec_destroy(recording_);
+  FreeStaging(context, &recording_.staging);
+  if (recording_.graph != nullptr) context.driver().graph_exec_destroy(recording_.graph);
   for (const Block& block : blocks_) Free(context, block);
   if (!owns_stream_) return;
   // Memory goes back to the pool in the order of the stream, which must outlive that.
@@ -197,9 +198,26 @@ Status SessionDevice::EndUpload(const CallContext& context, Event copied, Stream
                      "cuStreamWaitEvent");
 }
 
+bool SessionDevice::IsCopiedByGraphs(const core::SessionStep& step) const {
+  return !UploadsAhead(step.size_bytes) &&
+         std::all_of(step.rows.begin(), step.rows.end(), [](const core::SessionStep::Rows& rows) {
+           return core::IsHostDevice(rows.source->device);
+         });
+}
+
 Status SessionDevice::Upload(const core::SessionStep& step) {
   CallContext context;
   HEED_RETURN_IF_ERROR(context.Enter(exec_));
+  const bool is_copied_by_graphs = IsCopiedByGraphs(step);
+  if (is_copied_by_graphs && step.block == recording_.block &&
+      step.size_bytes == recording_.step_bytes) {
+    HEED_RETURN_IF_ERROR(Prepare(context, step.size_bytes, &recording_.staging));
+    core::PackStep(step, recording_.staging.data);
+    recording_.is_filled = true;
+    last_staging_ = nullptr;
+    return {};
+  }
+  recording_.is_filled = false;
   const Driver& driver = context.driver();
   Staging& staging = uploads_[next_upload_];
   HEED_RETURN_IF_ERROR(Prepare(context, step.size_bytes, &staging));
@@ -212,6 +230,9 @@ Status SessionDevice::Upload(const core::SessionStep& step) {
       driver.memcpy_to_device_async(PointerOf(step.block), staging.data, step.size_bytes, stream),
       "copying a step to the device"));
   HEED_RETURN_IF_ERROR(EndUpload(context, staging.copied, stream));
+  last_staging_ = is_copied_by_graphs ? &staging : nullptr;
+  last_block_ = step.block;
+  last_bytes_ = is_copied_by_graphs ? step.size_bytes : 0;
   for (const core::SessionStep::Rows& rows : step.rows) {
     if (core::IsHostDevice(rows.source->device)) continue;
     HEED_RETURN_IF_ERROR(
@@ -284,7 +305,16 @@ Status SessionDevice::BeginRecording(bool* is_recording) {
   if (is_capturing || driver.graph_instantiate == nullptr) return {};
   // Refused by default streams.
   *is_recording = driver.stream_begin_capture(context.stream(), kCaptureRelaxed) == kSuccess;
-  return {};
+  if (!*is_recording || last_staging_ == nullptr) return {};
+  const Status copied =
+      CheckResult(driver,
+                  driver.memcpy_to_device_async(PointerOf(last_block_), last_staging_->data,
+                                                last_bytes_, context.stream()),
+                  "recording the copy of a step");
+  if (copied.ok()) return {};
+  Graph graph = nullptr;
+  if (driver.stream_end_capture(context.stream(), &graph) == kSuccess) driver.graph_destroy(graph);
+  return copied;
 }
 
 Status SessionDevice::EndRecording() {
@@ -298,20 +328,48 @@ Status SessionDevice::EndRecording() {
   const Result instantiated = driver.graph_instantiate(&made, graph, 0);
   driver.graph_destroy(graph);
   HEED_RETURN_IF_ERROR(CheckResult(driver, instantiated, "cuGraphInstantiate"));
-  if (recording_ != nullptr) {
+  if (recording_.graph != nullptr) {
     // Steps of it may still run.
     driver.stream_synchronize(context.stream());
-    driver.graph_exec_destroy(recording_);
+    driver.graph_exec_destroy(recording_.graph);
   }
-  recording_ = made;
+  recording_.graph = made;
+  // The staging that the graph reads leaves its turn to the former recording's.
+  if (last_staging_ != nullptr) std::swap(recording_.staging, *last_staging_);
+  recording_.block = last_block_;
+  recording_.step_bytes = last_staging_ != nullptr ? last_bytes_ : 0;
+  recording_.is_filled = last_staging_ != nullptr;
+  last_staging_ = nullptr;
   return {};
 }
 
-Status SessionDevice::Replay() {
+Status SessionDevice::Replay(bool* is_replayed) {
+  *is_replayed = false;
+  if (recording_.step_bytes > 0 && !recording_.is_filled) return {};
   CallContext context;
   HEED_RETURN_IF_ERROR(context.Enter(exec_));
-  return CheckResult(context.driver(), context.driver().graph_launch(recording_, context.stream()),
-                     "cuGraphLaunch");
+  const Driver& driver = context.driver();
+  HEED_RETURN_IF_ERROR(CheckResult(driver, driver.graph_launch(recording_.graph, context.stream()),
+                                   "cuGraphLaunch"));
+  *is_replayed = true;
+  if (!std::exchange(recording_.is_filled, false)) return {};
+  return CheckResult(driver, driver.event_record(recording_.staging.copied, context.stream()),
+                     "cuEventRecord");
+}
+
+Status SessionDevice::SendUpload() {
+  if (!recording_.is_filled) return {};
+  CallContext context;
+  HEED_RETURN_IF_ERROR(context.Enter(exec_));
+  const Driver& driver = context.driver();
+  recording_.is_filled = false;
+  HEED_RETURN_IF_ERROR(CheckResult(
+      driver,
+      driver.memcpy_to_device_async(PointerOf(recording_.block), recording_.staging.data,
+                                    recording_.step_bytes, context.stream()),
+      "copying a step to the device"));
+  return CheckResult(driver, driver.event_record(recording_.staging.copied, context.stream()),
+                     "cuEventRecord");
 }
 
 Status MakeSessionDevice(const core::ExecOptions& exec,

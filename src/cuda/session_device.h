@@ -40,7 +40,8 @@ class SessionDevice final : public core::SessionDevice {
   core::Status Synchronize() override;
   core::Status BeginRecording(bool* is_recording) override;
   core::Status EndRecording() override;
-  core::Status Replay() override;
+  core::Status Replay(bool* is_replayed) override;
+  core::Status SendUpload() override;
   void* stream() const override { return exec_.stream; }
 
  private:
@@ -78,7 +79,22 @@ class SessionDevice final : public core::SessionDevice {
   // A block is new: its memory is there when the session's stream has come so far.
   bool has_new_block_ = false;
   Staging download_;
-  GraphExec recording_ = nullptr;
+  // A graph that runs the kernels of a step, after copying `staging` to `block` where it has that.
+  // Uploads of its kind then only fill the staging, whose event passes when a replay has ended.
+  struct Recording {
+    GraphExec graph = nullptr;
+    Staging staging;
+    void* block = nullptr;
+    std::size_t step_bytes = 0;  // 0: copies nothing
+    bool is_filled = false;
+  };
+  // Of small steps from the host alone.
+  bool IsCopiedByGraphs(const core::SessionStep& step) const;
+  Recording recording_;
+  // Where the last upload is that a graph could copy, else null and 0.
+  Staging* last_staging_ = nullptr;
+  void* last_block_ = nullptr;
+  std::size_t last_bytes_ = 0;
 };
 
 }  // namespace heed::cuda

@@ -156,6 +156,7 @@ Status Session::Record(const StepKey& key) {
   const StepBlocks blocks = StagedBlocks();
   heed_exec_args_t exec = held_.exec();
   recorded_step_ = {};
+  HEED_RETURN_IF_ERROR(device_->SendUpload());
   std::size_t workspace_bytes = 0;
   const StepCall planned(config_, blocks, held_.score(), exec);
   HEED_RETURN_IF_ERROR(calls_.prepare(&planned.args(), &workspace_bytes));
@@ -178,13 +179,15 @@ Status Session::RunStep() {
   const bool is_like_last = std::exchange(last_step_, key) == key;
   if (!config_.use_graph || uncached_tokens_ == 0) return Run(held_.score());
   if (recorded_step_ != key && is_like_last && can_record_) HEED_RETURN_IF_ERROR(Record(key));
-  if (recorded_step_ != key) return Run(held_.score());
-  HEED_RETURN_IF_ERROR(device_->Replay());
+  bool is_replayed = false;
+  if (recorded_step_ == key) HEED_RETURN_IF_ERROR(device_->Replay(&is_replayed));
+  if (!is_replayed) return Run(held_.score());
   cached_tokens_ += std::exchange(uncached_tokens_, 0);
   return {};
 }
 
 Status Session::Run(const heed_score_args_t& score) {
+  HEED_RETURN_IF_ERROR(device_->SendUpload());
   const StepCall call(config_, StagedBlocks(), score, held_.exec());
   HEED_RETURN_IF_ERROR(calls_.run(&call.args()));
   cached_tokens_ += std::exchange(uncached_tokens_, 0);

@@ -82,14 +82,20 @@ extern "C" __global__ void __launch_bounds__(Config::kNumThreads, 1)
       if (has_rows) {
         WideScores(rows, args, shared, stage, (tile.first_block + at) * Traits::kTileKv, place);
         WideValues(rows, base, stage, place);
+      } else {
+        SkipWideBlock<Config>(place);
       }
       stage = next(stage);
     }
     const TaskOutput<Config> out{args, piece, tile.kv_head, tile.first_row};
-    if (has_rows) StoreWideRows(rows, out, shared, place);
+    if (has_rows) {
+      StoreWideRows(rows, out, shared, place);
+    } else {
+      SyncRowGroup<Config>(place.row_group);
+    }
     WaitLoads<0>();
     auto* flag = reinterpret_cast<i32*>(shared + Config::kShared.flag_offset_bytes);
-    if (piece.num_pieces > 1 && ArriveLast(args, piece, flag)) MergePieces(out, shared);
+    if (piece.num_pieces > 1) MergeWideTask(out, flag);
     __syncthreads();  // shared memory is free again
   }
 }

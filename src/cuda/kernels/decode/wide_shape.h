@@ -18,8 +18,6 @@ struct WideSharedMemory {
   int maxima_offset_bytes = 0;  // fp32 [row][part]; sums take their place at the end of a piece
   int flag_offset_bytes = 0;
   int total_bytes = 0;
-  // Of MergePieces, which finds no room to share a quad of columns here and does not need any.
-  int merge_offset_bytes = 0;
 };
 
 HEED_DEVICE WideSharedMemory WideSharedMemoryOf(const DecodeShape& shape) {
@@ -38,7 +36,6 @@ HEED_DEVICE WideSharedMemory WideSharedMemoryOf(const DecodeShape& shape) {
   m.p_tile_bytes = tile_bytes(16, shape.tile_kv);
   m.maxima_offset_bytes = m.p_offset_bytes + m.p_tile_bytes * (shape.tile_q / 16);
   m.flag_offset_bytes = m.maxima_offset_bytes + shape.tile_q * WideSplit(shape) * 4;
-  m.merge_offset_bytes = m.flag_offset_bytes;
   m.total_bytes = m.flag_offset_bytes + 16;
   return m;
 }
