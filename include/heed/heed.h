@@ -347,8 +347,9 @@ typedef struct heed_kv_quant_args {
  * [B,Snew,Hq,D]; caches [Bc,S,Hkv,D] / [Bc,S,Hkv,Dv] or pools [pages,slots,Hkv,D] with block_table;
  * k_new [B,Snew,Hkv,D]; v_new [B,Snew,Hkv,Dv]; o [B,Snew,Hq,Dv]; lse fp32 [B,Hq,Snew]; cos and sin
  * [rows, rot/2], fp32 or q's dtype, row = position of the token: its cache length + index; given
- * with k_new only. Keys count from slot 0, left padding included: it is hidden, but bias, mask,
- * window, ALiBi and positions do not shift. */
+ * with k_new only. Caches that nothing is appended to are only read, and may share memory: MLA's
+ * v_cache is a view of the first Dv columns of k_cache. Keys count from slot 0, left padding
+ * included: it is hidden, but bias, mask, window, ALiBi and positions do not shift. */
 typedef struct heed_decode_args {
   size_t struct_size;
   const heed_tensor_t* q;       /* required */
@@ -625,8 +626,8 @@ typedef struct heed_pack_args {
   void* progress_context;
   /* Beside the plain and causal kernels, those with these features: sets separated by commas, the
    * features of a set joined by +, such as "window,softcap+sinks"; "all" = each of them alone:
-   * window softcap alibi bias bias-f32 mask sinks dropout packed paged split deterministic d-bias
-   */
+   * window softcap alibi bias bias-f32 mask sinks dropout packed paged split deterministic d-bias,
+   * and of caches that heed_decode reads int8 fp8 int4 */
   const char* features;
   /* Kernels of these calls, at their head dims and with their features; without `features` then no
    * others. Read as by heed_plan: pointers to data may be NULL, tensors may be on any device. */

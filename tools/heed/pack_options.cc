@@ -24,7 +24,7 @@ void AddPackSubcommands(CLI::App* pack, PackOptions* options) {
       ->add_option("--features", options->features,
                    "also kernels with these: sets separated by commas, features of a set joined by "
                    "+; all = each alone (window, softcap, alibi, bias, bias-f32, mask, sinks, "
-                   "dropout, packed, paged, split, deterministic, d-bias)")
+                   "dropout, packed, paged, split, deterministic, d-bias, int8, fp8, int4)")
       ->type_name("LIST");
   build
       ->add_option("--for", options->problems,
