@@ -61,7 +61,7 @@ Schedule ScheduleOf(const DecodeProblem& problem, const KernelRow& row, std::int
   schedule.num_arrivals = num_ctas;
   if (HasClusters(row)) {
     const int log2 = ClustersOf(problem).log2;
-    const std::int64_t num_tasks = std::max<std::int64_t>(1, shape.num_kv_heads);
+    const std::int64_t num_tasks = std::max<std::int64_t>(1, shape.batch * shape.num_kv_heads);
     const std::int64_t per_task = std::max<std::int64_t>(1, num_ctas / (num_tasks << log2));
     arg.num_clusters = static_cast<i32>(per_task);
     arg.clusters_inverse = static_cast<u32>(device::CeilDiv<std::int64_t>(1 << 16, per_task));
@@ -341,7 +341,10 @@ KernelKey DecodeKeyOf(const KernelRow& row, const DecodeProblem& problem) {
   if (problem.k.format != HEED_KV_PLAIN) SetFormat(problem, &key.traits);
   if (HasClusters(row)) {
     DecodeVariant variant = DecodeDecodeVariant(key.traits.variant);
-    variant.cluster_log2 = ClustersOf(problem).log2;
+    const Clusters clusters = ClustersOf(problem);
+    variant.cluster_log2 = clusters.log2;
+    variant.ctas_per_sm = clusters.ctas_per_sm;
+    if (clusters.num_stages > 0) key.traits.num_stages = clusters.num_stages;
     key.traits.variant = EncodeDecodeVariant(variant);
   }
   return key;
@@ -376,10 +379,15 @@ Status PlanDecode(const DecodeProblem& problem, const core::CudaFacts& facts, Pl
   // One task of the plan is a CTA: the schedule gives each an equal share of all keys.
   plan->num_tasks = std::max<std::int64_t>(1, facts.num_multiprocessors) *
                     DecodeDecodeVariant(row.cuda.variant).ctas_per_sm;
+  // A whole number of CTAs a head, so that as many heads are at the same keys, see work.cuh.
+  const std::int64_t num_heads = problem.attention.shape.num_kv_heads;
+  if (num_heads > 0 && num_heads <= plan->num_tasks / 4) {
+    plan->num_tasks -= plan->num_tasks % num_heads;
+  }
   if (HasClusters(row)) {
-    plan->num_tasks =
-        (problem.attention.shape.num_kv_heads * NumClusters(problem, facts.num_multiprocessors))
-        << ClustersOf(problem).log2;
+    plan->num_tasks = (problem.attention.shape.batch * problem.attention.shape.num_kv_heads *
+                       NumClusters(problem, facts.num_multiprocessors))
+                      << ClustersOf(problem).log2;
   }
   const Schedule schedule = ScheduleOf(problem, row, plan->num_tasks);
   plan->num_splits = std::max<std::int64_t>(1, schedule.arg.max_parts);

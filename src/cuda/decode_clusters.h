@@ -6,11 +6,13 @@
 
 namespace heed::cuda {
 
-// How the CTAs of a task are grouped, one CTA a multiprocessor. Larger clusters merge sooner; fewer
+// How the CTAs of a task are grouped. Larger clusters merge sooner; fewer
 // are resident at a time, as groups of multiprocessors have room for whole ones only.
 struct Clusters {
   int log2;                   // of the CTAs of one
   std::int64_t max_resident;  // on kMeasuredMultiprocessors
+  int ctas_per_sm = 1;
+  int num_stages = 0;  // of a ring; 0: as the row has them
 };
 
 Clusters ClustersOf(const core::DecodeProblem& problem);

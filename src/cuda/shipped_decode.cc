@@ -14,13 +14,13 @@ namespace {
 using core::DecodeProblem;
 using core::DType;
 
-// Sizes that divide calls among rows: a sequence alone with few and many heads, which clusters
-// share, then groups that fit 8 columns and 16 rows, and a chunk of a prompt.
+// Sizes that divide calls among rows: a sequence alone with few and many heads and batches of 24,
+// 32 and 512 tasks, which clusters share, then groups that fit 16 rows, and a chunk of a prompt.
 struct CallSize {
   std::int64_t batch, num_kv_heads, group, new_tokens;
 };
-constexpr CallSize kCallSizes[] = {
-    {1, 2, 4, 1}, {1, 32, 1, 1}, {64, 8, 4, 1}, {64, 8, 16, 1}, {64, 8, 4, 64}};
+constexpr CallSize kCallSizes[] = {{1, 2, 4, 1},  {1, 32, 1, 1},  {3, 8, 4, 1},  {16, 2, 4, 1},
+                                   {64, 8, 4, 1}, {64, 8, 16, 1}, {64, 8, 4, 64}};
 struct HeadDims {
   std::int64_t keys, values;
 };
@@ -99,7 +99,10 @@ DecodeProblem ProblemFor(const FeatureSet& set, DType dtype, const HeadDims& dim
 // What tells two kernels of one row and feature set apart.
 std::string VariantName(const KernelKey& key) {
   const DecodeVariant variant = DecodeDecodeVariant(key.traits.variant);
-  if (key.entry == KernelEntry::kDecodeCluster) return variant.cluster_log2 > 1 ? ".octets" : "";
+  if (key.entry == KernelEntry::kDecodeCluster) {
+    constexpr const char* kNames[] = {".singles", "", ".quads", ".octets"};
+    return std::string(kNames[variant.cluster_log2]) + (variant.ctas_per_sm > 1 ? ".two" : "");
+  }
   return key.traits.tile_q == kDecodeColumns ? ".columns" : "";
 }
 

@@ -55,7 +55,7 @@ std::string Refusal(const DecodeProblem& problem, const DeviceFacts& facts) {
 
 TEST(CudaDecodePlan, TileFollowsTheRowsOfAKvHead) {
   // Four query heads share a KV head.
-  EXPECT_EQ(MustPlan(CudaDecode(DType::kBF16, 128, 1), Hopper()).row->tile_q_rows, 16);
+  EXPECT_EQ(MustPlan(CudaDecode(DType::kBF16, 128, 1), AmpereServer()).row->tile_q_rows, 16);
   EXPECT_EQ(MustPlan(CudaDecode(DType::kBF16, 128, 4), Hopper()).row->tile_q_rows, 16);
   EXPECT_EQ(MustPlan(CudaDecode(DType::kBF16, 128, 5), Hopper()).row->tile_q_rows, 64);
 }
@@ -104,15 +104,48 @@ TEST(CudaDecodePlan, ClustersShareTheHeadsOfOneSequenceOnHopper) {
   EXPECT_EQ(MustPlan(problem, hopper).row->tile_q_rows, 16);
 }
 
+// One token of each sequence: the largest clusters of which all tasks have one at a time, single
+// CTAs for many tasks, unless one of them could have too much to read.
+TEST(CudaDecodePlan, ClustersTakeBatchesOfShortSequencesOnHopper) {
+  struct Case {
+    std::int64_t head_dim, batch, num_kv_heads, capacity_rows, num_ctas;
+  };
+  DeviceFacts hopper = Hopper();
+  hopper.cuda.has_tensor_maps = true;
+  for (const Case& c :
+       {Case{128, 3, 4, 4096, 96}, Case{128, 7, 4, 4096, 112}, Case{128, 16, 2, 4096, 128},
+        Case{64, 16, 2, 4096, 256}, Case{64, 28, 2, 4096, 224}, Case{128, 16, 4, 4096, 128},
+        Case{64, 16, 8, 4096, 128}, Case{64, 64, 8, 8192, 512}}) {
+    SCOPED_TRACE(core::Format("D %d, %d tasks", static_cast<int>(c.head_dim),
+                              static_cast<int>(c.batch * c.num_kv_heads)));
+    DecodeProblem problem = CudaDecode(DType::kBF16, c.head_dim, 1);
+    core::Shape& shape = problem.attention.shape;
+    shape.batch = shape.total_q_rows = problem.num_cache_rows = c.batch;
+    shape.num_kv_heads = c.num_kv_heads;
+    shape.num_q_heads = c.num_kv_heads * shape.group;
+    problem.capacity_rows = c.capacity_rows;
+    const Plan plan = MustPlan(problem, hopper);
+    EXPECT_EQ(plan.row->tile_q_rows, 8);
+    EXPECT_EQ(plan.num_tasks, c.num_ctas);
+  }
+  for (const std::int64_t head_dim : {64, 128}) {
+    DecodeProblem problem = CudaDecode(DType::kBF16, head_dim, 1);
+    core::Shape& shape = problem.attention.shape;
+    shape.batch = shape.total_q_rows = problem.num_cache_rows = 64;
+    problem.capacity_rows = head_dim == 64 ? 16385 : 4096;
+    EXPECT_EQ(MustPlan(problem, hopper).row->tile_q_rows, 16);
+  }
+}
+
 // Lengths live on the device: a graph captured once serves longer ones.
 TEST(CudaDecodePlan, WorkspaceDependsOnTheGpuAloneUnlessTheSplitIsFixed) {
-  DecodeProblem problem = CudaDecode(DType::kBF16, 128, 1);
+  DecodeProblem problem = CudaDecode(DType::kBF16, 128, 2);
   const Plan small = MustPlan(problem, Hopper());
   EXPECT_EQ(small.num_tasks, 132);
   EXPECT_EQ(small.num_splits, 1);
   problem.capacity_rows = 1 << 20;
   problem.attention.shape.batch = 64;
-  problem.attention.shape.total_q_rows = 64;
+  problem.attention.shape.total_q_rows = 128;
   EXPECT_EQ(MustPlan(problem, Hopper()).workspace_bytes, small.workspace_bytes);
   problem.attention.exec.fixed_split = true;
   const Plan fixed = MustPlan(problem, Hopper());

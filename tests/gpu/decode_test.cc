@@ -198,32 +198,39 @@ DecodeResults OracleResults(DecodeInstance& instance) {
 }
 
 // Clusters that share a task: around block and row boundaries, with padding, cache rows in any
-// order, sinks, appended rows, empty sequences, and so long that several clusters merge.
-TEST(GpuDecode, ClustersShareFewTasks) {
+// order, sinks, appended rows, empty sequences, and so long that several clusters merge; of batches
+// clusters of every size, and single CTAs.
+TEST(GpuDecode, ClustersShareTasks) {
   std::vector<KernelRow> rows = RunnableRows(".sm90.");
   if (rows.empty()) GTEST_SKIP() << "NOT TESTED: no row with clusters runs here";
   constexpr std::int32_t kLengths[] = {0, 1, 15, 127, 128, 129, 1023, 1025, 3073, 4999};
-  struct Heads {
-    std::int64_t num_kv_heads, group;
+  struct Tasks {
+    std::int64_t num_kv_heads, group, batch = 1;
   };
   std::int64_t num_checks = 0;
-  for (const Heads& heads :
-       {Heads{2, 7}, Heads{8, 4}, Heads{1, 8}, Heads{32, 1}, Heads{5, 3}, Heads{16, 2}}) {
+  for (const Tasks& tasks :
+       {Tasks{2, 7}, Tasks{8, 4}, Tasks{1, 8}, Tasks{32, 1}, Tasks{5, 3}, Tasks{16, 2},
+        Tasks{4, 2, 3}, Tasks{3, 7, 9}, Tasks{2, 7, 16}, Tasks{8, 4, 16}, Tasks{2, 5, 75}}) {
     for (const std::int32_t length : kLengths) {
+      if (tasks.batch > 1 && length > 1025) continue;
       DecodeCase c;
       c.index = static_cast<std::uint64_t>(num_checks);
       c.element = num_checks % 3 == 0 ? Element::kF16 : Element::kBF16;
-      c.head_dim = num_checks % 2 == 0 ? 64 : 128;
-      c.head_dim_v = num_checks % 5 == 0 ? 192 - c.head_dim : c.head_dim;
-      c.num_kv_heads = heads.num_kv_heads;
-      c.group = heads.group;
+      const bool is_many = tasks.batch * tasks.num_kv_heads > 66;  // these have short rows alone
+      c.head_dim = num_checks % 2 == 0 || is_many ? 64 : 128;
+      c.head_dim_v = num_checks % 5 == 0 && !is_many ? 192 - c.head_dim : c.head_dim;
+      c.batch = tasks.batch;
+      c.num_kv_heads = tasks.num_kv_heads;
+      c.group = tasks.group;
       c.slots = length + 1 + num_checks % 3;
       c.appends = num_checks % 4 == 1;
       c.causal = HEED_CAUSAL_ON;
       c.has_sinks = num_checks % 3 == 1;
       c.has_batch_index = num_checks % 4 == 2;
-      c.lengths = {length};
-      if (num_checks % 4 == 3) c.leftpad = {length / 3};
+      for (std::int32_t b = 0; b < tasks.batch; ++b) {
+        c.lengths.push_back(length - length * b / static_cast<std::int32_t>(tasks.batch));
+        if (num_checks % 4 == 3) c.leftpad.push_back(c.lengths.back() / 3);
+      }
       SCOPED_TRACE(Describe(c));
       DecodeInstance instance(c);
       const DecodeResults wanted = OracleResults(instance);

@@ -30,7 +30,15 @@ struct PieceTile {
   i32 first_row;  // of the tile
   device::KeyRange keys;
   i32 first_block, end_block;
+  i32 rotation;  // block the tile begins with, counted from the first one
   CacheRows rows;
+
+  __device__ __forceinline__ i32 NumBlocks() const { return end_block - first_block; }
+  // The block that comes `at`-th; past the last, any.
+  __device__ __forceinline__ i32 Block(i32 at) const {
+    const i32 turned = at + rotation;
+    return first_block + (turned >= NumBlocks() ? turned - NumBlocks() : turned);
+  }
 };
 
 __device__ __forceinline__ PieceTile MakePieceTile(const DecodeArgs& args, const Piece& piece) {
@@ -46,6 +54,8 @@ __device__ __forceinline__ PieceTile MakePieceTile(const DecodeArgs& args, const
   const i32 end = (static_cast<i32>(tile.keys.end) + Traits::kTileKv - 1) / Traits::kTileKv;
   tile.first_block = device::Max(piece.first_block, begin);
   tile.end_block = device::Min(piece.first_block + piece.num_blocks, end);
+  if (!piece.is_valid) tile.end_block = tile.first_block;
+  tile.rotation = StaggerOf(piece.batch + piece.index, device::Max(tile.NumBlocks(), 1));
   tile.rows = MakeCacheRows<Config>(args, piece, tile.kv_head);
   return tile;
 }
@@ -99,11 +109,10 @@ extern "C" __global__ void __launch_bounds__(Config::kNumThreads, Config::kVaria
 #pragma unroll 1
   for (;;) {
     const Piece piece = work.Take();
-    PieceTile tile = MakePieceTile(args, piece);
-    if (!piece.is_valid) tile.end_block = tile.first_block;
-    BlockLoader<Config> loader(args, tile.rows, tile.keys, ring.team, ring.thread);
-    loader.LookAhead(tile.first_block);
-    const i32 num_blocks = tile.end_block - tile.first_block;
+    const PieceTile tile = MakePieceTile(args, piece);
+    const i32 num_blocks = tile.NumBlocks();
+    BlockLoader<Config> loader(args, tile.rows, tile.keys, ring.team, ring.thread, tile.Block(0));
+    loader.LookAhead(tile.Block(0));
     int store_stage = 0;
 #pragma unroll 1
     for (i32 at = 1 - kStages; at < device::Max(num_blocks, 1); ++at) {
@@ -118,14 +127,14 @@ extern "C" __global__ void __launch_bounds__(Config::kNumThreads, Config::kVaria
       }
       WaitLoads<kStages - 2>();
       SyncTeam(ring.team);  // block `at` is there for all, and the one before is used up
-      const i32 ahead = tile.first_block + at + kStages - 1;
-      if (ahead < tile.end_block) loader.Load(ring.Stage(store_stage), ahead);
+      const i32 ahead = at + kStages - 1;
+      const i32 after = tile.Block(ahead + 1);
+      if (ahead < num_blocks) loader.Load(ring.Stage(store_stage), tile.Block(ahead), after);
       CommitLoads();
-      loader.LookAhead(ahead + 1);
+      loader.LookAhead(after);
       store_stage = store_stage + 1 == kStages ? 0 : store_stage + 1;
       if (at < 0 || at >= num_blocks) continue;
-      const i32 first_key =
-          (tile.first_block + at) * Traits::kTileKv + ring.team * Config::kTeamKeys;
+      const i32 first_key = tile.Block(at) * Traits::kTileKv + ring.team * Config::kTeamKeys;
       // The stage after the one just filled is the oldest.
       const u32 address = ring.Stage(store_stage);
 #pragma unroll 1

@@ -1,11 +1,11 @@
-// Attention of one query token to a plain contiguous cache where there are few tasks: clusters of
-// CTAs share one. For Hopper.
+// Attention of one query token a sequence to a plain contiguous cache: clusters of CTAs share a
+// task, or single CTAs have one each where there are enough. For Hopper.
 //
-// A task is a KV head of the one sequence, its rows the heads of a group, at most 8. Grid: for each
-// task, for each share of its keys, one cluster. Blocks of 128 keys go to the CTAs of a task's
-// clusters in turn, 16 keys of each to every warp, which has a ring of its own and waits for nobody
-// before its keys are done. Keys are the rows of both products, so that 8 queries fill them: S^T =
-// K Q^T and O^T += V^T P^T.
+// A task is a KV head of a sequence, its rows the heads of a group, at most 8. Grid: for each task,
+// for each share of its keys, one cluster. Blocks of 128 keys go to the CTAs of a task's clusters
+// in turn, 16 keys of each to every warp, which has a ring of its own and waits for nobody before
+// its keys are done. Keys are the rows of both products, so that 8 queries fill them: S^T = K Q^T
+// and O^T += V^T P^T.
 //
 // The end: warps add up in shared memory, each CTA sends every column to the CTA of its cluster
 // that sums it, and where several clusters had a part (long sequences), the one that comes last
@@ -29,7 +29,8 @@ struct Config {
                                          Traits::kTileKv,    Traits::kNumWarps, Traits::kKvGroups,
                                          Traits::kNumStages, Traits::kVariant};
   static constexpr ClusterSharedMemory kShared = ClusterSharedMemoryOf(kShape);
-  static constexpr int kClusterCtas = 1 << DecodeDecodeVariant(Traits::kVariant).cluster_log2;
+  static constexpr DecodeVariant kVariant = DecodeDecodeVariant(Traits::kVariant);
+  static constexpr int kClusterCtas = 1 << kVariant.cluster_log2;
   static constexpr int kKeyBlocks = Traits::kHeadDim / 16;
   static constexpr int kValueBlocks = Traits::kHeadDimV / 16;
   static constexpr int kRowQuads = Traits::kHeadDimV / 4;
@@ -43,7 +44,8 @@ constexpr int kStages = Traits::kNumStages;
 
 // Which keys of which task a CTA has.
 struct Share {
-  i32 kv_head;
+  i32 task;
+  i32 batch, kv_head;
   i32 split;  // of this cluster, among the clusters of the task
   u32 rank;   // of this CTA in its cluster
 
@@ -51,8 +53,13 @@ struct Share {
   i32 first_key = 0, end_key = 0;
   i32 first_block = 0;
   i32 num_blocks = 0;  // of this CTA
+  i32 rotation = 0;    // of the blocks after the first, see StaggerOf
 
   __device__ __forceinline__ i32 Block(i32 at) const {
+    if (at > 0) {
+      at += rotation;
+      if (at >= num_blocks) at -= num_blocks - 1;
+    }
     return first_block + (at * num_splits + split) * Config::kClusterCtas + static_cast<i32>(rank);
   }
 };
@@ -61,15 +68,27 @@ __device__ __forceinline__ Share MakeShare(const DecodeArgs& args) {
   Share share;
   const u32 cluster = blockIdx.x / Config::kClusterCtas;
   share.rank = blockIdx.x % Config::kClusterCtas;
-  share.kv_head = static_cast<i32>(cluster * args.schedule.clusters_inverse >> 16);
-  share.split = static_cast<i32>(cluster) - share.kv_head * args.schedule.num_clusters;
+  share.task = static_cast<i32>(cluster);
+  share.split = 0;
+  if (args.schedule.num_clusters > 1) {
+    share.task = static_cast<i32>(cluster * args.schedule.clusters_inverse >> 16);
+    share.split = static_cast<i32>(cluster) - share.task * args.schedule.num_clusters;
+  }
+  share.batch = 0;
+  share.kv_head = share.task;
+  if (args.problem.batch > 1) {
+    const u32 heads = static_cast<u32>(args.problem.num_kv_heads);
+    share.batch = static_cast<i32>(static_cast<u32>(share.task) / heads);
+    share.kv_head = share.task - share.batch * static_cast<i32>(heads);
+  }
   return share;
 }
 
 // What a share needs to know of the lengths. False: the cluster has no keys.
 __device__ __forceinline__ bool Resolve(Share& share, const DecodeArgs& args,
                                         const SequenceKeys& keys) {
-  if (keys.is_clamped && blockIdx.x == 0 && threadIdx.x == 0) {
+  const bool is_first = share.kv_head == 0 && share.split == 0 && share.rank == 0;
+  if (keys.is_clamped && is_first && threadIdx.x == 0) {
     atomicAdd_system(&args.problem.errors->num_bad_lengths, 1u);
   }
   share.first_key = keys.first_key;
@@ -92,6 +111,7 @@ __device__ __forceinline__ bool Resolve(Share& share, const DecodeArgs& args,
 #pragma unroll 1
     for (; rest > 0; rest -= turn) ++share.num_blocks;
   }
+  if (share.num_blocks > 2) share.rotation = StaggerOf(share.batch, share.num_blocks - 1);
   return true;
 }
 
@@ -121,22 +141,16 @@ struct WarpState {
   float sum[2];
 };
 
-__device__ __forceinline__ float ColumnMax(float x) {
-#pragma unroll
-  for (int step = 4; step < 32; step *= 2) x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, step));
-  return x;
-}
-
 // Queries as the second operand: row lane / 4, of block b columns 16 b + 2 (lane % 4) and 8 more.
 __device__ __forceinline__ void LoadQueries(WarpState& state, const DecodeArgs& args,
                                             const Share& share) {
   const int lane = threadIdx.x % 32;
   const i32 row = lane / 4;
   const bool is_real = row < args.problem.group;
-  const auto* q =
-      static_cast<const u16*>(args.q.data) +
-      device::RowOffsetElems(args.q.strides, 0, 0, share.kv_head * args.problem.group + row) +
-      lane % 4 * 2;
+  const auto* q = static_cast<const u16*>(args.q.data) +
+                  device::RowOffsetElems(args.q.strides, share.batch, 0,
+                                         share.kv_head * args.problem.group + row) +
+                  lane % 4 * 2;
 #pragma unroll
   for (int block = 0; block < Config::kKeyBlocks; ++block) {
 #pragma unroll
@@ -193,28 +207,8 @@ __device__ __forceinline__ void AttendKeys(WarpState& state, u32 address, i32 fi
     }
   }
   const float highest[2] = {fmaxf(s[0], s[2]), fmaxf(s[1], s[3])};
-  const bool moves =
-      highest[0] > state.ref_log2[0] + kStaleLog2 || highest[1] > state.ref_log2[1] + kStaleLog2;
-  if (__any_sync(0xFFFFFFFFu, moves)) {
-    float factor[2];
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      const float reference = fmaxf(state.ref_log2[row], ColumnMax(highest[row]));
-      factor[row] = device::RescaleFactor(state.ref_log2[row], reference);
-      state.ref_log2[row] = reference;
-      state.sum[row] *= factor[row];
-    }
-#pragma unroll
-    for (int block = 0; block < Config::kValueBlocks; ++block) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) state.o[block][i] *= factor[i % 2];
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    s[i] = ptx::Exp2(s[i] - device::FiniteMax(state.ref_log2[i % 2]));
-    state.sum[i % 2] += s[i];
-  }
+  KeepReferences<LaneColumns>(state.ref_log2, state.sum, state.o, highest);
+  ToProbabilities<LaneColumns>(s, state.ref_log2, state.sum);
   const u32 p[2] = {ptx::TransposeMatrix(Config::Element::Pack(s[0], s[1])),
                     ptx::TransposeMatrix(Config::Element::Pack(s[2], s[3]))};
   const u32 values =
@@ -262,9 +256,7 @@ __device__ __forceinline__ void StoreWarp(const WarpState& state, unsigned char*
   auto* states = reinterpret_cast<float2*>(shared + Config::kShared.warp_state_offset_bytes);
 #pragma unroll
   for (int c = 0; c < 2; ++c) {
-    float sum = state.sum[c];
-#pragma unroll
-    for (int step = 4; step < 32; step *= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, step);
+    const float sum = OctetSum(state.sum[c]);
     const int row = lane % 4 * 2 + c;
     if (row >= group) continue;
     if (lane < 4) {
@@ -313,7 +305,7 @@ __device__ __forceinline__ void SendSums(unsigned char* shared, i32 group, u32 r
 __device__ __forceinline__ bool MergeSplits(QuadSum* sum, const DecodeArgs& args,
                                             const Share& share, int quad, bool is_real) {
   constexpr int kQuads = kClusterTileRows * Config::kRowQuads;
-  const i64 first_quad = i64{share.kv_head} * args.schedule.num_clusters * kQuads + quad;
+  const i64 first_quad = i64{share.task} * args.schedule.num_clusters * kQuads + quad;
   auto* o = reinterpret_cast<float4*>(args.partials.o) + first_quad;
   auto* states = reinterpret_cast<float2*>(args.partials.states) + first_quad;
   if (is_real) {
@@ -327,7 +319,7 @@ __device__ __forceinline__ bool MergeSplits(QuadSum* sum, const DecodeArgs& args
                                                       : module_arrivals + args.partials.first;
     // Warps that finish quads of a task: 8, however many CTAs a cluster has.
     constexpr int kCtaWarps = kClusterWarps / Config::kClusterCtas;
-    arrivals += share.kv_head * kClusterWarps + static_cast<i32>(share.rank) * kCtaWarps +
+    arrivals += share.task * kClusterWarps + static_cast<i32>(share.rank) * kCtaWarps +
                 static_cast<i32>(threadIdx.x / 32);
     is_last = ptx::AtomicAddOrdered(arrivals, 1u) + 1 == static_cast<u32>(share.num_splits);
     if (is_last) *arrivals = 0;
@@ -381,7 +373,8 @@ __device__ __forceinline__ void FinishQuads(const DecodeArgs& args, const Share&
   }
   if (share.num_splits > 1 && !MergeSplits(&sum, args, share, quad, is_real)) return;
   if (!is_real) return;
-  const Piece piece;
+  Piece piece;
+  piece.batch = share.batch;
   const TaskOutput<Config> out{args, piece, share.kv_head, 0};
   const int d = quad % Config::kRowQuads * 4;
   QueryRow row;
@@ -395,13 +388,13 @@ __device__ __forceinline__ void FinishQuads(const DecodeArgs& args, const Share&
 }  // namespace
 
 extern "C" __global__ void __cluster_dims__(Config::kClusterCtas, 1, 1)
-    __launch_bounds__(kClusterWarps * 32, 1)
+    __launch_bounds__(kClusterWarps * 32, Config::kVariant.ctas_per_sm)
         heed_decode_cluster(const __grid_constant__ DecodeArgs args) {
   extern __shared__ __align__(1024) unsigned char shared[];
   const CacheLengthsArg& lengths = args.lengths;
-  const i64 cache_length = EntryAt(lengths.cache_lengths, 0);
-  const int warp = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 32, 0);
   Share share = MakeShare(args);
+  const i64 cache_length = EntryAt(lengths.cache_lengths, share.batch);
+  const int warp = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 32, 0);
   if (threadIdx.x == 0) {
     const u32 barrier = ptx::SharedAddress(shared) + Config::kShared.barrier_offset_bytes;
     ptx::BarrierInit(barrier, 1);
@@ -409,17 +402,19 @@ extern "C" __global__ void __cluster_dims__(Config::kClusterCtas, 1, 1)
   }
   __syncwarp();
   ptx::ClusterArriveRelaxed();
-  // Rows [0, 128 cluster) of a cache are read before the lengths are there.
-  const bool is_ahead = share.split == 0 && lengths.leftpad.data == nullptr &&
-                        lengths.batch_index.data == nullptr && lengths.capacity_rows > 0;
+  // A CTA's first block is the same for all lengths, and read before these are there.
+  const bool is_ahead = lengths.leftpad.data == nullptr && lengths.batch_index.data == nullptr &&
+                        share.Block(0) * kClusterBlockKeys < lengths.capacity_rows;
   WarpState state;
   LoadQueries(state, args, share);
   const device::RowStrides& k_strides = args.k.rows.strides;
   const device::RowStrides& v_strides = args.v.rows.strides;
-  const auto* k =
-      static_cast<const u8*>(args.k.rows.data) + share.kv_head * k_strides.head_elems * 2;
-  const auto* v =
-      static_cast<const u8*>(args.v.rows.data) + share.kv_head * v_strides.head_elems * 2;
+  // Of the cache row of the same number, unless the batch index says another.
+  const i32 known_row = lengths.batch_index.data == nullptr ? share.batch : 0;
+  const auto* k = static_cast<const u8*>(args.k.rows.data) +
+                  device::RowOffsetElems(k_strides, known_row, 0, share.kv_head) * 2;
+  const auto* v = static_cast<const u8*>(args.v.rows.data) +
+                  device::RowOffsetElems(v_strides, known_row, 0, share.kv_head) * 2;
   const i32 last_row = static_cast<i32>(lengths.capacity_rows) - 1;
   bool is_resolved = false;
   share.num_blocks = is_ahead ? 1 : 0;
@@ -461,8 +456,11 @@ extern "C" __global__ void __cluster_dims__(Config::kClusterCtas, 1, 1)
       store_stage = next_stage(store_stage);
     }
     if (!is_resolved) {
-      const SequenceKeys keys = KeysOfLength(lengths, 0, cache_length);
-      if (!Resolve(share, args, keys)) return;
+      const SequenceKeys keys = KeysOfLength(lengths, share.batch, cache_length);
+      if (!Resolve(share, args, keys)) {
+        ptx::CopyAsyncWait<0>();
+        return;
+      }
       if (lengths.batch_index.data != nullptr) {
         k += keys.cache_row * k_strides.batch_elems * 2;
         v += keys.cache_row * v_strides.batch_elems * 2;

@@ -21,37 +21,46 @@ struct WarpColumns {
   i32 low[2], high[2];
   i32 position[2];
   float slope_log2[2];
-  float q_factor[2];
+  float q_factor[2];                // queries and keys as fp16 are over this
+  float q_start[2][C::kKeyGroups];  // what products start with, see payload.cuh
   i32 inner_low, inner_high;
 };
-
-// Over the eight lanes that share rows.
-__device__ __forceinline__ float OctetMax(float x) {
-#pragma unroll
-  for (int step = 4; step < 32; step *= 2) x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, step));
-  return x;
-}
-__device__ __forceinline__ float OctetSum(float x) {
-#pragma unroll
-  for (int step = 4; step < 32; step *= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, step);
-  return x;
-}
 
 template <class C>
 __device__ __forceinline__ void LoadQueries(WarpColumns<C>& rows, const DecodeArgs& args, i32 batch,
                                             i32 kv_head, i32 first_row) {
+  using Format = Payload<C::kFormat>;
   const int lane = threadIdx.x % 32;
   u32 words[C::kKeyBlocks][2];
   LoadQueryRow<C>(words, args, QueryRowAt(args.problem, kv_head, first_row + lane / 4), batch);
-  const float factor = NormaliseQuery<C>(words);
+  const float factor = NormaliseQuery<C>(words) * Format::kKeyUnit;
+  constexpr int kGroupBlocks = C::kKeyBlocks / C::kKeyGroups;
+  float sums[C::kKeyGroups] = {};
 #pragma unroll
   for (int block = 0; block < C::kKeyBlocks; ++block) {
 #pragma unroll
-    for (int part = 0; part < 2; ++part) rows.q[block][part] = words[block][part];
+    for (int part = 0; part < 2; ++part) {
+      const float times = part == 1 ? Format::kOddPairs : 1.0f;
+      float low = F16::ToF32(static_cast<u16>(words[block][part])) / times;
+      float high = F16::ToF32(static_cast<u16>(words[block][part] >> 16)) / times;
+      const u32 bits = F16::Pack(low, high);
+      rows.q[block][part] = bits;
+      low = F16::ToF32(static_cast<u16>(bits)), high = F16::ToF32(static_cast<u16>(bits >> 16));
+      sums[block / kGroupBlocks] += (low + high) * times;
+    }
+  }
+#pragma unroll
+  for (int group = 0; group < C::kKeyGroups; ++group) {
+    sums[group] = QuadSum(sums[group]) * (-Format::kKeyOffset / Format::kKeyUnit);
   }
 #pragma unroll
   for (int c = 0; c < 2; ++c) {
-    rows.q_factor[c] = __shfl_sync(0xFFFFFFFFu, factor, (lane % 4 * 2 + c) * 4);
+    const int source = (lane % 4 * 2 + c) * 4;
+    rows.q_factor[c] = __shfl_sync(0xFFFFFFFFu, factor, source);
+#pragma unroll
+    for (int group = 0; group < C::kKeyGroups; ++group) {
+      rows.q_start[c][group] = __shfl_sync(0xFFFFFFFFu, sums[group], source);
+    }
   }
 }
 
@@ -86,7 +95,6 @@ template <class C>
 __device__ __forceinline__ void FinishScores(float (&s)[4], const WarpColumns<C>& rows,
                                              const DecodeArgs& args, i32 first_key) {
   const int lane = threadIdx.x % 32;
-  const bool is_inner = first_key >= rows.inner_low && first_key + C::kStepKeys <= rows.inner_high;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int c = i % 2;
@@ -99,7 +107,13 @@ __device__ __forceinline__ void FinishScores(float (&s)[4], const WarpColumns<C>
     }
     s[i] = ScoreOf<typename C::Traits, typename C::Element>(s[i], args.problem.score, terms, true,
                                                             nullptr, keys_ahead);
-    if (!is_inner && (key < rows.low[c] || key >= rows.high[c])) s[i] = -device::kInfinity;
+  }
+  if (first_key >= rows.inner_low && first_key + C::kStepKeys <= rows.inner_high) return;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int c = i % 2;
+    const i32 key = first_key + lane / 4 + i / 2 * 8;
+    if (key < rows.low[c] || key >= rows.high[c]) s[i] = -device::kInfinity;
   }
 }
 
@@ -107,32 +121,29 @@ __device__ __forceinline__ void FinishScores(float (&s)[4], const WarpColumns<C>
 template <class C>
 __device__ __forceinline__ void SoftmaxOfStep(float (&s)[4], WarpColumns<C>& rows,
                                               const float (&value_log2)[2]) {
-  float highest[2];
-  bool moves = false;
-#pragma unroll
-  for (int c = 0; c < 2; ++c) {
-    highest[c] = fmaxf(s[c] + value_log2[0], s[2 + c] + value_log2[1]);
-    moves = moves || highest[c] > rows.ref_log2[c] + kStaleLog2;
-  }
-  if (__any_sync(0xFFFFFFFFu, moves)) {
-    float factor[2];
-#pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      const float reference = fmaxf(rows.ref_log2[c], OctetMax(highest[c]));
-      factor[c] = device::RescaleFactor(rows.ref_log2[c], reference);
-      rows.ref_log2[c] = reference;
-      rows.sum[c] *= factor[c];
-    }
-#pragma unroll
-    for (int block = 0; block < C::kValueBlocks; ++block) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) rows.o[block][i] *= factor[i % 2];
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    s[i] = ptx::Exp2(s[i] - device::FiniteMax(rows.ref_log2[i % 2]));
-    rows.sum[i % 2] += s[i];
+  const float highest[2] = {fmaxf(s[0] + value_log2[0], s[2] + value_log2[1]),
+                            fmaxf(s[1] + value_log2[0], s[3] + value_log2[1])};
+  KeepReferences<LaneColumns>(rows.ref_log2, rows.sum, rows.o, highest);
+  ToProbabilities<LaneColumns>(s, rows.ref_log2, rows.sum);
+}
+
+// Where word `word` of row `row` is in a tile of payload. Rows 8 further have their chunks alike.
+template <class Tile>
+__device__ __forceinline__ u32 WordOffset(int row, int word) {
+  return Tile::ChunkOffset(row, word / 4) + static_cast<u32>(word % 4 * 4);
+}
+template <class Tile>
+constexpr u32 kEightRowsBytes = 8 * Tile::kPanelColumns * 2;
+
+// Words of a row of payload: a chunk of 16 bytes, a half, or a quarter of one.
+template <int kSpan>
+__device__ __forceinline__ void LoadSpan(u32 (&words)[kSpan], u32 address) {
+  if constexpr (kSpan == 4) {
+    ptx::LoadShared16(words, address);
+  } else if constexpr (kSpan == 2) {
+    ptx::LoadShared8(words, address);
+  } else {
+    words[0] = ptx::LoadShared4(address);
   }
 }
 
@@ -141,33 +152,42 @@ __device__ __forceinline__ void MultiplyPayloadKeys(float (&s)[4], const WarpCol
                                                     const StepPlace& place) {
   using Format = Payload<C::kFormat>;
   const int lane = threadIdx.x % 32;
+  using Tile = typename C::KeyTile;
   const u32 scales = place.address + C::kShared.k_bytes + C::kShared.v_bytes;
+  constexpr int kSpan = C::kKeySpanWords;
   constexpr int kBlocksPerWord = Format::kPairs / 2;
-  constexpr int kWords = C::kKeyBlocks / kBlocksPerWord;
-  constexpr int kWordsPerGroup = kWords / C::kKeyGroups;
+  constexpr int kSpansPerGroup = C::kKeyRowBytes / (16 * kSpan) / C::kKeyGroups;
   const int row = place.first_row + lane / 4;
 #pragma unroll
   for (int group = 0; group < C::kKeyGroups; ++group) {
-    float parts[2][4] = {};
+    float parts[2][4] = {{rows.q_start[0][group], rows.q_start[1][group], rows.q_start[0][group],
+                          rows.q_start[1][group]},
+                         {}};
 #pragma unroll
-    for (int w = group * kWordsPerGroup; w < (group + 1) * kWordsPerGroup; ++w) {
-      u32 first[Format::kPairs], second[Format::kPairs];
-      const int word = 4 * w + lane % 4;
-      Format::Unpack(first, PayloadWord<typename C::KeyTile>(place.address, row, word));
-      Format::Unpack(second, PayloadWord<typename C::KeyTile>(place.address, row + 8, word));
+    for (int span = group * kSpansPerGroup; span < (group + 1) * kSpansPerGroup; ++span) {
+      u32 words[2][kSpan];
 #pragma unroll
-      for (int block = 0; block < kBlocksPerWord; ++block) {
-        const u32 k[4] = {first[2 * block], second[2 * block], first[2 * block + 1],
-                          second[2 * block + 1]};
-        const u32(&q)[2] = rows.q[w * kBlocksPerWord + block];
-        MmaK16<F16>(parts[(w * kBlocksPerWord + block) % 2], k, q[0], q[1]);
+      for (int half = 0; half < 2; ++half) {
+        LoadSpan(words[half], place.address + WordOffset<Tile>(row, (4 * span + lane % 4) * kSpan) +
+                                  static_cast<u32>(half) * kEightRowsBytes<Tile>);
+      }
+#pragma unroll
+      for (int w = 0; w < kSpan; ++w) {
+        u32 first[Format::kPairs], second[Format::kPairs];
+        Format::UnpackKeys(first, words[0][w]);
+        Format::UnpackKeys(second, words[1][w]);
+#pragma unroll
+        for (int i = 0; i < kBlocksPerWord; ++i) {
+          const u32 k[4] = {first[2 * i], second[2 * i], first[2 * i + 1], second[2 * i + 1]};
+          const int block = (span * kSpan + w) * kBlocksPerWord + i;
+          MmaK16<F16>(parts[block % 2], k, rows.q[block][0], rows.q[block][1]);
+        }
       }
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float scale =
-          Format::kUnit * __uint_as_float(ptx::LoadShared4(
-                              scales + ((row + 8 * half) * C::kKeyGroups + group) * 4));
+      const float scale = __uint_as_float(
+          ptx::LoadShared4(scales + ((row + 8 * half) * C::kKeyGroups + group) * 4));
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
         const int i = 2 * half + c;
@@ -199,12 +219,13 @@ __device__ __forceinline__ void AttendStep(WarpColumns<C>& rows, const DecodeArg
           __uint_as_float(ptx::LoadShared4(scales + (row * C::kValueGroups + group) * 4));
       largest = fmaxf(largest, fabsf(scale[half][group]));
     }
-    value_log2[half] = __log2f(largest);
+    value_log2[half] = ptx::Log2(largest);
   }
   SoftmaxOfStep(s, rows, value_log2);
-  constexpr int kTiles = Format::kElemsPerWord;  // tiles of 8 columns in a unit of 32 bytes
-  constexpr int kUnits = 2 * C::kValueBlocks / kTiles;
-  constexpr int kUnitsPerGroup = kUnits / C::kValueGroups;
+  constexpr int kTiles = Format::kElemsPerWord;  // tiles of 8 columns that eight words are
+  constexpr int kSpan = C::kValueSpanWords;
+  constexpr int kSpansPerGroup = C::kValueRowBytes / (32 * kSpan) / C::kValueGroups;
+  using Tile = typename C::ValueTile;
   const u32 tile = place.address + C::kShared.k_bytes;
 #pragma unroll
   for (int group = 0; group < C::kValueGroups; ++group) {
@@ -215,19 +236,26 @@ __device__ __forceinline__ void AttendStep(WarpColumns<C>& rows, const DecodeArg
           F16::Pack(s[2 * half] * scale[half][group], s[2 * half + 1] * scale[half][group]));
     }
 #pragma unroll
-    for (int unit = group * kUnitsPerGroup; unit < (group + 1) * kUnitsPerGroup; ++unit) {
-      u32 v[2][kTiles];
+    for (int span = group * kSpansPerGroup; span < (group + 1) * kSpansPerGroup; ++span) {
+      u32 words[4][kSpan];
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = place.first_row + 8 * half + lane % 4 * 2;
-        const int word = 8 * unit + lane / 4;
-        Format::UnpackTwo(v[half], PayloadWord<typename C::ValueTile>(tile, row, word),
-                          PayloadWord<typename C::ValueTile>(tile, row + 1, word));
+      for (int i = 0; i < 4; ++i) {
+        const u32 offset_bytes =
+            WordOffset<Tile>(place.first_row + lane % 4 * 2 + i % 2, (8 * span + lane / 4) * kSpan);
+        LoadSpan(words[i], tile + offset_bytes + static_cast<u32>(i / 2) * kEightRowsBytes<Tile>);
       }
 #pragma unroll
-      for (int j = 0; j < kTiles; j += 2) {
-        const u32 a[4] = {v[0][j], v[0][j + 1], v[1][j], v[1][j + 1]};
-        MmaK16<F16>(rows.o[(kTiles * unit + j) / 2], a, p[0], p[1]);
+      for (int w = 0; w < kSpan; ++w) {
+        u32 v[2][kTiles];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          Format::UnpackTwo(v[half], words[2 * half][w], words[2 * half + 1][w]);
+        }
+#pragma unroll
+        for (int j = 0; j < kTiles; j += 2) {
+          const u32 a[4] = {v[0][j], v[0][j + 1], v[1][j], v[1][j + 1]};
+          MmaK16<F16>(rows.o[(kTiles * (span * kSpan + w) + j) / 2], a, p[0], p[1]);
+        }
       }
     }
   }

@@ -49,6 +49,12 @@ struct DecodeConfig {
   static constexpr int kValueRowBytes = DecodeRowBytes(kFormat, T::kHeadDimV);
   static constexpr int kKeyChunks = kKeyRowBytes / 16;  // of a row in shared memory
   static constexpr int kValueChunks = kValueRowBytes / 16;
+  // Words of a row of payload that a lane reads at a time, see payload.cuh: not more than a group
+  // that shares a scale has for it.
+  static constexpr bool kHasWideKeys = kHasColumns && kKeyRowBytes / kKeyGroups % 64 == 0;
+  static constexpr bool kHasWideValues = kHasColumns && kValueRowBytes / kValueGroups % 64 == 0;
+  static constexpr int kKeySpanWords = kHasWideKeys ? 4 : kHasColumns ? 2 : 1;
+  static constexpr int kValueSpanWords = kHasWideValues ? 2 : 1;
   static constexpr int kKeyBlocks = T::kHeadDim / 16;
   static constexpr int kValueBlocks = T::kHeadDimV / 16;
   // Rows of payload are laid out as 16-bit elements of as many bytes.

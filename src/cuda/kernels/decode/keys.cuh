@@ -39,6 +39,14 @@ __device__ __forceinline__ SequenceKeys KeysOfSequence(const CacheLengthsArg& le
   return KeysOfLength(lengths, batch, EntryAt(lengths.cache_lengths, batch));
 }
 
+// Where among `count` blocks of keys a CTA begins, so that CTAs that have other sequences or parts
+// of one are elsewhere: at one distance of a power of 2 from each other they would ask the same
+// banks of memory for different rows.
+__device__ __forceinline__ i32 StaggerOf(i32 part, i32 count) {
+  constexpr u32 kGolden = 0x9E3779B9u;  // 2^32 over the golden ratio
+  return static_cast<i32>(__umulhi(static_cast<u32>(part) * kGolden, static_cast<u32>(count)));
+}
+
 // Keys that tokens [first, last] of the sequence may see together; empty when end <= begin. Both
 // ends grow with the token.
 __device__ __forceinline__ device::KeyRange KeysOfTokens(const DecodeArgs& args,

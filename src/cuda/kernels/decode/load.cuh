@@ -71,6 +71,17 @@ __device__ __forceinline__ void CopyChunkByByte(u32 address, const u8* row, int 
   ptx::StoreShared16(address, words);
 }
 
+// 16 bytes to shared memory. Rows of int4 are so short that memory is asked for those of the heads
+// beside this one too, which other CTAs read at about the same time.
+template <class C>
+__device__ __forceinline__ void CopyChunk(u32 address, const u8* source, u32 num_bytes) {
+  if constexpr (C::kFormat == CacheFormat::kInt4) {
+    ptx::CopyAsync16Near(address, source, num_bytes);
+  } else {
+    ptx::CopyAsync16(address, source, num_bytes);
+  }
+}
+
 // The block of keys that a team loads next: entries of the block table are read one block ahead.
 template <class C>
 class BlockLoader {
@@ -89,14 +100,41 @@ class BlockLoader {
                                          kFillsPasses<C::kKeyChunks> &&
                                          kFillsPasses<C::kValueChunks>;
 
+  // Scales of K and V as one run of words, in so many passes of the team.
+  static constexpr int kKeyScales = C::kIsQuantised ? C::kTeamKeys * C::kKeyGroups : 0;
+  static constexpr int kScales =
+      C::kIsQuantised ? C::kTeamKeys * (C::kKeyGroups + C::kValueGroups) : 0;
+  static constexpr int kScalePasses = (kScales + C::kTeamThreads - 1) / C::kTeamThreads;
+  static constexpr bool kHasFastScales = kHasFastCopies && C::kIsQuantised && kScalePasses <= 2;
+
+  // first_block: the one that Load takes first.
   __device__ __forceinline__ BlockLoader(const DecodeArgs& args, const CacheRows& rows,
-                                         device::KeyRange keys, int team, int thread)
+                                         device::KeyRange keys, int team, int thread,
+                                         i32 first_block)
       : args_(args),
         rows_(rows),
         begin_(static_cast<i32>(keys.begin)),
         end_(static_cast<i32>(keys.end)),
         first_row_(team * C::kTeamKeys),
-        thread_(thread) {}
+        thread_(thread) {
+    const i32 first_key = first_block * Traits::kTileKv + first_row_;
+    if constexpr (kHasFastCopies) {
+      k_next_ = rows.k + (first_key + thread / C::kKeyChunks) * rows.k_row_bytes +
+                thread % C::kKeyChunks * 16;
+      v_next_ = rows.v + (first_key + thread / C::kValueChunks) * rows.v_row_bytes +
+                thread % C::kValueChunks * 16;
+    }
+    if constexpr (kHasFastScales) {
+#pragma unroll
+      for (int pass = 0; pass < kScalePasses; ++pass) {
+        const ScalePlace place = ScalePlaceAt(pass);
+        const KvCacheArg& cache = place.is_key ? args.k : args.v;
+        scales_next_[pass] = (place.is_key ? rows.k_scales : rows.v_scales) +
+                             (first_key + place.row) * cache.scale_strides.row_elems +
+                             place.group * cache.scale_group_stride_elems;
+      }
+    }
+  }
 
   // Reads what Load of this block needs to know first.
   __device__ __forceinline__ void LookAhead(i32 block) {
@@ -106,26 +144,27 @@ class BlockLoader {
     }
   }
 
-  __device__ __forceinline__ void Load(u32 stage_address, i32 block) const {
+  // `next`: the block of the following call.
+  __device__ __forceinline__ void Load(u32 stage_address, i32 block, i32 next) {
     const i32 first_key = block * Traits::kTileKv + first_row_;
-    const bool is_inner = first_key >= begin_ && first_key + C::kTeamKeys <= end_ &&
-                          args_.problem.head_dim == Traits::kHeadDim &&
-                          args_.problem.head_dim_v == Traits::kHeadDimV;
     const u32 v_address = stage_address + C::kShared.k_bytes;
-    bool is_copied = false;
+    [[maybe_unused]] const bool is_inner = first_key >= begin_ && first_key + C::kTeamKeys <= end_;
     if constexpr (kSharesLookups) {
       CopyPagedRows(stage_address, block);
-      is_copied = true;
     } else if constexpr (kHasFastCopies) {
-      if (is_inner) {
-        CopyRows<C::kKeyChunks, typename C::KeyTile>(stage_address, rows_.k, rows_.k_row_bytes,
-                                                     first_key);
-        CopyRows<C::kValueChunks, typename C::ValueTile>(v_address, rows_.v, rows_.v_row_bytes,
-                                                         first_key);
-        is_copied = true;
+      if (is_inner && args_.problem.head_dim == Traits::kHeadDim &&
+          args_.problem.head_dim_v == Traits::kHeadDimV) {
+        CopyRows<C::kKeyChunks, typename C::KeyTile>(stage_address, k_next_, rows_.k_row_bytes);
+        CopyRows<C::kValueChunks, typename C::ValueTile>(v_address, v_next_, rows_.v_row_bytes);
+      } else {
+        CopyRowsWithin<C::kKeyChunks, typename C::KeyTile>(
+            stage_address, k_next_, rows_.k_row_bytes, first_key, args_.problem.head_dim);
+        CopyRowsWithin<C::kValueChunks, typename C::ValueTile>(
+            v_address, v_next_, rows_.v_row_bytes, first_key, args_.problem.head_dim_v);
       }
-    }
-    if (!is_copied) {
+      k_next_ += (next - block) * Traits::kTileKv * rows_.k_row_bytes;
+      v_next_ += (next - block) * Traits::kTileKv * rows_.v_row_bytes;
+    } else {
       LoadRows<C::kKeyChunks, typename C::KeyTile>(stage_address, rows_.k, rows_.k_row_bytes,
                                                    rows_.k_page_bytes, args_.problem.head_dim,
                                                    first_key);
@@ -133,8 +172,10 @@ class BlockLoader {
                                                        rows_.v_page_bytes, args_.problem.head_dim_v,
                                                        first_key);
     }
-    if constexpr (C::kIsQuantised) {
-      const u32 scales = stage_address + C::kShared.k_bytes + C::kShared.v_bytes;
+    const u32 scales = v_address + C::kShared.v_bytes;
+    if constexpr (kHasFastScales) {
+      CopyScales(scales, first_key, (next - block) * Traits::kTileKv);
+    } else if constexpr (C::kIsQuantised) {
       LoadScales<C::kKeyGroups>(scales, rows_.k_scales, args_.k, first_key);
       LoadScales<C::kValueGroups>(scales + C::kTeamKeys * C::kKeyGroups * 4, rows_.v_scales,
                                   args_.v, first_key);
@@ -153,20 +194,58 @@ class BlockLoader {
            thread_ / 32 * kRowsPerPass + lane % kRowsPerPass;
   }
 
-  // Rows that are all visible and whole, of a contiguous cache.
+  // This thread's rows of a contiguous cache, from the first of them on: all visible and whole.
   template <int kChunks, class Tile>
-  __device__ __forceinline__ void CopyRows(u32 tile_address, const u8* data, i64 row_bytes,
-                                           i32 first_key) const {
+  __device__ __forceinline__ void CopyRows(u32 tile_address, const u8* source,
+                                           i64 row_bytes) const {
     constexpr int kRowStep = C::kTeamThreads / kChunks;
     static_assert(kFillsPasses<kChunks> && kRowStep <= C::kTeamKeys);
-    const int row = thread_ / kChunks;
-    const int chunk = thread_ % kChunks;
-    const u8* source = data + (first_key + row) * row_bytes + chunk * 16;
-    const i64 step_bytes = kRowStep * row_bytes;
 #pragma unroll
     for (int pass = 0; pass < C::kTeamKeys / kRowStep; ++pass) {
-      ptx::CopyAsync16(tile_address + Tile::ChunkOffset(pass * kRowStep + row, chunk), source, 16);
-      source += step_bytes;
+      const int row = pass * kRowStep + thread_ / kChunks;
+      CopyChunk<C>(tile_address + Tile::ChunkOffset(row, thread_ % kChunks), source, 16);
+      source += kRowStep * row_bytes;
+    }
+  }
+
+  // The same where some are hidden or end before the tile's columns; such are not read.
+  template <int kChunks, class Tile>
+  __device__ __forceinline__ void CopyRowsWithin(u32 tile_address, const u8* source, i64 row_bytes,
+                                                 i32 first_key, i32 head_dim) const {
+    constexpr int kRowStep = C::kTeamThreads / kChunks;
+    const bool is_inside = thread_ % kChunks * 16 < DecodeRowBytes(C::kFormat, head_dim);
+#pragma unroll
+    for (int pass = 0; pass < C::kTeamKeys / kRowStep; ++pass) {
+      const int row = pass * kRowStep + thread_ / kChunks;
+      const bool is_copied = is_inside && IsVisible(first_key + row);
+      CopyChunk<C>(tile_address + Tile::ChunkOffset(row, thread_ % kChunks),
+                   is_copied ? source : rows_.k, is_copied ? 16u : 0u);
+      source += kRowStep * row_bytes;
+    }
+  }
+
+  // Which scale this thread copies in a pass, [key][group] of K, then of V.
+  struct ScalePlace {
+    bool is_key;
+    int row, group;
+  };
+  __device__ __forceinline__ ScalePlace ScalePlaceAt(int pass) const {
+    const int at = pass * C::kTeamThreads + thread_;
+    if (at < kKeyScales) return {true, at / C::kKeyGroups, at % C::kKeyGroups};
+    const int rest = at - kKeyScales;
+    return {false, rest / C::kValueGroups, rest % C::kValueGroups};
+  }
+
+  __device__ __forceinline__ void CopyScales(u32 address, i32 first_key, i32 keys_to_next) {
+#pragma unroll
+    for (int pass = 0; pass < kScalePasses; ++pass) {
+      const int at = pass * C::kTeamThreads + thread_;
+      if (kScales % C::kTeamThreads != 0 && at >= kScales) break;
+      const ScalePlace place = ScalePlaceAt(pass);
+      const bool is_valid = IsVisible(first_key + place.row);
+      LoadWord(address + at * 4, scales_next_[pass], is_valid);
+      const KvCacheArg& cache = place.is_key ? args_.k : args_.v;
+      scales_next_[pass] += keys_to_next * cache.scale_strides.row_elems;
     }
   }
 
@@ -214,7 +293,7 @@ class BlockLoader {
   static __device__ __forceinline__ void CopyPagedChunk(u32 address, const u8* data,
                                                         i64 offset_bytes, bool is_inside) {
     const bool is_copied = offset_bytes >= 0 && is_inside;
-    ptx::CopyAsync16(address, is_copied ? data + offset_bytes : data, is_copied ? 16u : 0u);
+    CopyChunk<C>(address, is_copied ? data + offset_bytes : data, is_copied ? 16u : 0u);
   }
 
   template <int kChunks, class Tile>
@@ -247,7 +326,7 @@ class BlockLoader {
       const i32 payload_bytes = DecodeRowBytes(C::kFormat, head_dim);
       if constexpr (Traits::kRowAccess == 0) {
         const bool is_copied = is_valid && chunk * 16 < payload_bytes;
-        ptx::CopyAsync16(address, source + (is_copied ? chunk * 16 : 0), is_copied ? 16u : 0u);
+        CopyChunk<C>(address, source + (is_copied ? chunk * 16 : 0), is_copied ? 16u : 0u);
       } else if constexpr (C::kIsQuantised) {
         CopyChunkByByte(address, source, chunk * 16, payload_bytes, is_valid);
       } else {
@@ -286,6 +365,10 @@ class BlockLoader {
   const int first_row_;    // of the team, within a block
   const int thread_;       // of the team
   i32 entry_ = 0;
+  // Only where kHasFastCopies, kHasFastScales: what this thread reads first of the next block.
+  const u8* k_next_ = nullptr;
+  const u8* v_next_ = nullptr;
+  const float* scales_next_[kScalePasses > 0 ? kScalePasses : 1] = {};
 };
 
 }  // namespace heed::cuda

@@ -155,10 +155,9 @@ __device__ __forceinline__ float4 SumOfBuffers(const MergeSpace<C>& space, int t
     float4 part;
     if constexpr (C::kIsQuantised) {
       constexpr float kUnit = Payload<C::kFormat>::kUnit;
-      part = make_float4(row[PositionOfColumn<C::kFormat>(d)] * kUnit,
-                         row[PositionOfColumn<C::kFormat>(d + 1)] * kUnit,
-                         row[PositionOfColumn<C::kFormat>(d + 2)] * kUnit,
-                         row[PositionOfColumn<C::kFormat>(d + 3)] * kUnit);
+      part = make_float4(
+          row[PositionOfColumn<C>(d)] * kUnit, row[PositionOfColumn<C>(d + 1)] * kUnit,
+          row[PositionOfColumn<C>(d + 2)] * kUnit, row[PositionOfColumn<C>(d + 3)] * kUnit);
     } else {
       part = *reinterpret_cast<const float4*>(row + d);
     }

@@ -1,12 +1,15 @@
 // Payload of quantised caches as fp16 fragments. The products run over d in any order as long as
-// both operands agree, so a lane takes what one 32-bit load gives it:
+// both operands agree, so a lane takes what one load of `span` 32-bit words gives it:
 //
-//   int8, fp8: 32 bytes are 2 blocks of 16 elements. Of keys, lane t of a row has elements
-//     16 block + 4 t .. + 3. Of values, lane g has columns 32 unit + 4 g + j for tile 4 unit + j.
-//   int4: 32 bytes are 64 elements, 4 blocks. Of keys, lane t has elements 32 half + 8 t + i, in
-//     pairs (i, i + 4). Of values, lane g has columns 64 unit + 8 g + j for tile 8 unit + j.
+//   Of keys, lane t of a quad has words 4 span i + span t .. + span - 1 of a row; a word of int8 or
+//     fp8 is its share of a block of 16 elements, in order, a word of int4 that of two blocks, in
+//     pairs (i, i + 4).
+//   Of values, lane g of eight has words 8 span i + span g .. + span - 1; element j of each is a
+//     column of another tile of 8.
 //
-// Each is exact in fp16 up to kUnit, which joins the scale.
+// Each is exact in fp16 up to kUnit, which joins the scale. As keys of columns.cuh int8 and int4
+// are cheaper: x + kKeyOffset as a subnormal number, 2^-24 of it, which takes no arithmetic; the
+// products begin with what the offset adds, and so end with what x alone gives.
 #ifndef HEED_CUDA_KERNELS_DECODE_PAYLOAD_CUH_
 #define HEED_CUDA_KERNELS_DECODE_PAYLOAD_CUH_
 
@@ -23,7 +26,15 @@ struct Payload<CacheFormat::kInt8> {
   static constexpr float kUnit = 1.0f;
   static constexpr int kElemsPerWord = 4;
   static constexpr int kPairs = 2;  // of elements in a word
+  static constexpr float kKeyUnit = 0x1p24f;
+  static constexpr float kKeyOffset = 128.0f;
+  static constexpr float kOddPairs = 1.0f;  // pairs 1, 3 .. of keys are these times as large
 
+  static __device__ __forceinline__ void UnpackKeys(u32 (&pairs)[2], u32 word) {
+    word ^= 0x80808080u;
+    pairs[0] = __byte_perm(word, 0u, 0x4140);
+    pairs[1] = __byte_perm(word, 0u, 0x4342);
+  }
   // Pairs (0, 1) and (2, 3) of a word.
   static __device__ __forceinline__ void Unpack(u32 (&pairs)[2], u32 word) {
     word ^= 0x80808080u;  // 0 .. 255
@@ -56,7 +67,13 @@ struct Payload<CacheFormat::kFp8E4m3> {
 #endif
   static constexpr int kElemsPerWord = 4;
   static constexpr int kPairs = 2;
+  static constexpr float kKeyUnit = kUnit;
+  static constexpr float kKeyOffset = 0.0f;
+  static constexpr float kOddPairs = 1.0f;
 
+  static __device__ __forceinline__ void UnpackKeys(u32 (&pairs)[2], u32 word) {
+    Unpack(pairs, word);
+  }
   static __device__ __forceinline__ void Unpack(u32 (&pairs)[2], u32 word) {
     pairs[0] = WidenLow(word);
     pairs[1] = WidenHigh(word);
@@ -98,7 +115,18 @@ struct Payload<CacheFormat::kInt4> {
   static constexpr float kUnit = 1.0f;
   static constexpr int kElemsPerWord = 8;
   static constexpr int kPairs = 4;
+  static constexpr float kKeyUnit = 0x1p24f;
+  static constexpr float kKeyOffset = 8.0f;
+  static constexpr float kOddPairs = 16.0f;  // these stay in the upper half of a byte
 
+  static __device__ __forceinline__ void UnpackKeys(u32 (&pairs)[4], u32 word) {
+#pragma unroll
+    for (int byte = 0; byte < 2; ++byte) {
+      const u32 bits = word >> (8 * byte);
+      pairs[2 * byte] = ptx::AndXor(bits, 0x000F000Fu, 0x00080008u);
+      pairs[2 * byte + 1] = ptx::AndXor(bits, 0x00F000F0u, 0x00800080u);
+    }
+  }
   // Pairs (i, i + 4) of a word.
   static __device__ __forceinline__ void Unpack(u32 (&pairs)[4], u32 word) { Widen(pairs, word); }
   static __device__ __forceinline__ void UnpackTwo(u32 (&pairs)[8], u32 low, u32 high) {
@@ -118,31 +146,35 @@ struct Payload<CacheFormat::kInt4> {
 #pragma unroll
     for (int byte = 0; byte < 2; ++byte) {
       const u32 bits = word >> (8 * byte);
-      pairs[2 * byte] = ptx::SubF16x2((bits & 0x000F000Fu) ^ 0x64086408u, 0x64086408u);
+      pairs[2 * byte] = ptx::SubF16x2(ptx::AndXor(bits, 0x000F000Fu, 0x64086408u), 0x64086408u);
       // (1024 + 16 u) / 16 - 72
       pairs[2 * byte + 1] =
-          ptx::FmaF16x2((bits & 0x00F000F0u) ^ 0x64806480u, 0x2C002C00u, 0xD480D480u);
+          ptx::FmaF16x2(ptx::AndXor(bits, 0x00F000F0u, 0x64806480u), 0x2C002C00u, 0xD480D480u);
     }
   }
 };
 
 // Element of a row that lane t of a quad has at place i (0..3: a0 or a2, low or high) of block
 // `block` of 16.
-template <CacheFormat kFormat>
+template <class C>
 __device__ __forceinline__ constexpr int QueryElement(int block, int t, int part, int i) {
-  if (kFormat == CacheFormat::kPlain) return 16 * block + 8 * part + 2 * t + i;
-  if (kFormat == CacheFormat::kInt4) {
-    return 32 * (block / 2) + 8 * t + 2 * (block % 2) + part + 4 * i;
-  }
-  return 16 * block + 4 * t + 2 * part + i;
+  if (!C::kIsQuantised) return 16 * block + 8 * part + 2 * t + i;
+  constexpr int kSpan = C::kKeySpanWords;
+  const int at = C::kFormat == CacheFormat::kInt4 ? block / 2 : block;  // of the lane's words
+  const int word = at / kSpan * 4 * kSpan + t * kSpan + at % kSpan;
+  return C::kFormat == CacheFormat::kInt4 ? 8 * word + 2 * (block % 2) + part + 4 * i
+                                          : 4 * word + 2 * part + i;
 }
 
 // Where column d of O is in the order of the accumulators, 8 tile + column.
-template <CacheFormat kFormat>
+template <class C>
 __device__ __forceinline__ constexpr int PositionOfColumn(int d) {
-  if (kFormat == CacheFormat::kPlain) return d;
-  if (kFormat == CacheFormat::kInt4) return d / 64 * 64 + d % 8 * 8 + d % 64 / 8;
-  return d / 32 * 32 + d % 4 * 8 + d % 32 / 4;
+  if (!C::kIsQuantised) return d;
+  constexpr int kElems = C::kFormat == CacheFormat::kInt4 ? 8 : 4;
+  constexpr int kSpan = C::kValueSpanWords;
+  const int word = d / kElems;
+  const int tile = (word / (8 * kSpan) * kSpan + word % kSpan) * kElems + d % kElems;
+  return 8 * tile + word / kSpan % 8;
 }
 
 }  // namespace heed::cuda

@@ -5,9 +5,9 @@
 #define HEED_CUDA_KERNELS_DECODE_ROWS_CUH_
 
 #include "cuda/kernels/common/score_terms.cuh"
-#include "cuda/kernels/common/softmax_row.cuh"
 #include "cuda/kernels/decode/config.cuh"
 #include "cuda/kernels/decode/payload.cuh"
+#include "cuda/kernels/decode/reference.cuh"
 #include "cuda/kernels/decode/work.cuh"
 #include "cuda/kernels/tile/mma.cuh"
 
@@ -86,8 +86,8 @@ __device__ __forceinline__ void LoadQueryRow(u32 (&words)[C::kKeyBlocks][2], con
   for (int block = 0; block < C::kKeyBlocks; ++block) {
 #pragma unroll
     for (int part = 0; part < 2; ++part) {
-      const int d = QueryElement<C::kFormat>(block, lane % 4, part, 0);
-      const int next = QueryElement<C::kFormat>(block, lane % 4, part, 1);
+      const int d = QueryElement<C>(block, lane % 4, part, 0);
+      const int next = QueryElement<C>(block, lane % 4, part, 1);
       u32 bits = 0;
       if (row.is_real) {
         if constexpr (C::Traits::kRowAccess == 0 && C::kFormat != CacheFormat::kInt4) {
@@ -209,16 +209,11 @@ __device__ __forceinline__ void FinishScores(StepScores<C>& s, const WarpRows<C>
   }
 }
 
-// Scores above the reference by this much in log2 units move it: 2^8 keeps every digit of fp16.
-constexpr float kStaleLog2 = 8.0f;
-
-// Scores to probabilities. The reference moves only when a score is far above it, so that nothing
-// needs other lanes in most steps; the result is exact whichever reference is taken. value_log2:
-// what the probabilities of a key will be multiplied by before they are rounded, [tile][key].
+// Scores to probabilities. value_log2: what the probabilities of a key will be multiplied by before
+// they are rounded, [tile][key].
 template <class C>
 __device__ __forceinline__ void SoftmaxOfStep(StepScores<C>& s, WarpRows<C>& rows,
                                               const StepKeys<C>& value_log2) {
-  bool moves = false;
   float highest[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -228,34 +223,11 @@ __device__ __forceinline__ void SoftmaxOfStep(StepScores<C>& s, WarpRows<C>& row
       highest[half] = fmaxf(highest[half], fmaxf(s[n][2 * half] + value_log2[n][0],
                                                  s[n][2 * half + 1] + value_log2[n][1]));
     }
-    moves = moves || highest[half] > rows.ref_log2[half] + kStaleLog2;
   }
-  if (__any_sync(0xFFFFFFFFu, moves)) {
-    float factor[2];
+  KeepReferences<LaneRows>(rows.ref_log2, rows.sum, rows.o, highest);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float reference = fmaxf(rows.ref_log2[half], QuadMax(highest[half]));
-      factor[half] = device::RescaleFactor(rows.ref_log2[half], reference);
-      rows.ref_log2[half] = reference;
-      rows.sum[half] *= factor[half];
-    }
-#pragma unroll
-    for (int n = 0; n < 2 * C::kValueBlocks; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) rows.o[n][i] *= factor[i / 2];
-    }
-  }
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const float reference = device::FiniteMax(rows.ref_log2[half]);
-#pragma unroll
-    for (int n = 0; n < C::kStepTiles; ++n) {
-#pragma unroll
-      for (int i = 2 * half; i < 2 * half + 2; ++i) {
-        s[n][i] = ptx::Exp2(s[n][i] - reference);
-        rows.sum[half] += s[n][i];
-      }
-    }
+  for (int n = 0; n < C::kStepTiles; ++n) {
+    ToProbabilities<LaneRows>(s[n], rows.ref_log2, rows.sum);
   }
 }
 
@@ -368,7 +340,7 @@ __device__ __forceinline__ void AttendPayloadStep(WarpRows<C>& rows, const Decod
       for (int group = 0; group < C::kValueGroups; ++group) {
         largest = fmaxf(largest, fabsf(scale_of(n, i, group)));
       }
-      value_log2[n][i] = __log2f(largest);
+      value_log2[n][i] = ptx::Log2(largest);
     }
   }
   SoftmaxOfStep(s, rows, value_log2);

@@ -1,8 +1,10 @@
-// How the work of a decode call is dealt out. A task is (sequence, KV head, tile of query rows),
-// in this order; its keys are cut into blocks, counted from key 0. All blocks of all tasks form one
+// How the work of a decode call is dealt out. A task is (KV head, tile of query rows, sequence), in
+// this order; its keys are cut into blocks, counted from key 0. All blocks of all tasks form one
 // line, of which every CTA takes an equal contiguous run: at most the end of one task, whole tasks,
 // and the beginning of another. What a CTA does of one task is a piece. Nothing on the host depends
-// on the lengths, so that one captured graph serves growing sequences.
+// on the lengths, so that one captured graph serves growing sequences. Heads come first so that as
+// many CTAs as there are heads are at the same keys at a time: rows of neighbouring heads are
+// neighbours in memory, which likes to be asked for them together.
 //
 // With max_parts > 0 pieces are parts of a task instead, cut by its own number of blocks alone; the
 // CTA on whose run a part begins takes it. Results then do not depend on the batch or the GPU.
@@ -51,20 +53,21 @@ class Work {
     i64 wanted = -1;
 #pragma unroll 1
     for (int pass = 0; pass < 2; ++pass) {
-      const i64 total = ScanBatch(wanted) * tasks_per_sequence_;
+      const i64 of_head = ScanBatch(wanted);
       if (pass == 1) break;
+      const i64 total = of_head * tasks_per_sequence_;
       share_ = device::Max<i64>(schedule.min_blocks,
                                 Quotient(total + schedule.num_ctas - 1, schedule.num_ctas));
       position_ = blockIdx.x * share_;
       end_ = device::Min<i64>(position_ + share_, total);
       if (position_ >= end_) return false;
-      wanted = Quotient(position_, tasks_per_sequence_);
+      head_tile_ = static_cast<i32>(Quotient(position_, of_head));
+      wanted = position_ - head_tile_ * of_head;
+      block_ = static_cast<i32>(wanted);  // of the one sequence
       if (args_.problem.batch == 1) break;
     }
+    next_length_ = EntryAt(args_.lengths.cache_lengths, batch_);
     OpenSequence();
-    const i64 in_sequence = position_ - sequence_begin_ * tasks_per_sequence_;
-    head_tile_ = static_cast<i32>(Quotient(in_sequence, num_blocks_));
-    block_ = static_cast<i32>(in_sequence - i64{head_tile_} * num_blocks_);
     if (schedule.max_parts > 0) {
       const i32 skipped = (part_blocks_ - block_ % part_blocks_) % part_blocks_;
       taken_blocks_ = device::Min(skipped, num_blocks_ - block_);
@@ -82,7 +85,7 @@ class Work {
 
  private:
   // Sums blocks of one task over the batch. With wanted >= 0: sets batch_ to the sequence on whose
-  // blocks `wanted` falls, and sequence_begin_ to the blocks before it.
+  // blocks `wanted` falls, and block_ to its own block there.
   __device__ __forceinline__ i64 ScanBatch(i64 wanted) {
     const int lane = threadIdx.x % 32;
     const CacheLengthsArg& lengths = args_.lengths;
@@ -115,7 +118,8 @@ class Work {
       if (wanted >= 0 && wanted < end) {
         const u32 ballot = __ballot_sync(0xFFFFFFFFu, wanted < sum + inclusive);
         const int owner = __ffs(ballot) - 1;
-        sequence_begin_ = __shfl_sync(0xFFFFFFFFu, sum + inclusive - blocks, owner);
+        block_ =
+            static_cast<i32>(wanted - __shfl_sync(0xFFFFFFFFu, sum + inclusive - blocks, owner));
         batch_ = static_cast<i32>(chunk) + owner;
         return end;
       }
@@ -138,8 +142,11 @@ class Work {
     return Blocks{first, device::Max(1, end - first)};
   }
 
+  // The next length is on its way from here on.
   __device__ __forceinline__ void OpenSequence() {
-    keys_ = KeysOfSequence(args_.lengths, batch_);
+    keys_ = KeysOfLength(args_.lengths, batch_, next_length_);
+    const i64 next = batch_ + 1 < args_.problem.batch ? batch_ + 1 : 0;
+    next_length_ = EntryAt(args_.lengths.cache_lengths, next);
     const Blocks blocks = BlocksOf(keys_);
     first_block_ = blocks.first;
     num_blocks_ = blocks.count;
@@ -154,10 +161,10 @@ class Work {
     block_ += num_blocks;
     if (block_ < num_blocks_) return;
     block_ = 0;
-    if (++head_tile_ < tasks_per_sequence_) return;
-    head_tile_ = 0;
-    sequence_begin_ += num_blocks_;
-    ++batch_;
+    if (++batch_ == args_.problem.batch) {
+      batch_ = 0;
+      ++head_tile_;
+    }
     if (position_ < end_) OpenSequence();
   }
 
@@ -195,7 +202,7 @@ class Work {
   const i32 tasks_per_sequence_;
   i64 share_ = 0;
   i64 position_ = 0, end_ = 0;  // on the line
-  i64 sequence_begin_ = 0;      // blocks of one task over the sequences before batch_
+  i64 next_length_ = 0;         // of the cache of the sequence that OpenSequence opens
   i32 batch_ = 0;
   i32 head_tile_ = 0;
   i32 block_ = 0;         // within the task

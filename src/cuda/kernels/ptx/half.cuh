@@ -22,6 +22,13 @@ __device__ __forceinline__ u32 FmaF16x2(u32 a, u32 b, u32 c) {
   return result;
 }
 
+// (a & mask) ^ flipped, in one instruction.
+__device__ __forceinline__ u32 AndXor(u32 a, u32 mask, u32 flipped) {
+  u32 result;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(result) : "r"(a), "r"(mask), "r"(flipped));
+  return result;
+}
+
 #if __CUDA_ARCH__ >= 890
 // sm_89. Bits 0-7 become the lower half, bits 8-15 the upper one; exact.
 __device__ __forceinline__ u32 F16x2OfE4m3x2(u32 pair) {

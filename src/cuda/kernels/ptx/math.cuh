@@ -16,6 +16,13 @@ __device__ __forceinline__ float Exp2(float x) {
   return y;
 }
 
+// To 1 ulp or 2^-22, whichever is more; x is not subnormal.
+__device__ __forceinline__ float Log2(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // 1 / x to 1 ulp, subnormal results 0. Reciprocal(inf) = 0.
 __device__ __forceinline__ float Reciprocal(float x) {
   float y;
