@@ -24,8 +24,9 @@ constexpr CallSize kCallSizes[] = {{1, 2, 4, 1},  {1, 32, 1, 1},  {3, 8, 4, 1}, 
 struct HeadDims {
   std::int64_t keys, values;
 };
-// The last ones are latent vectors: values are columns of the keys.
-constexpr HeadDims kHeadDims[] = {{64, 64}, {128, 128}, {256, 256}, {576, 512}};
+// The last ones are latent vectors: values are columns of the keys. Kernels of 256 spill registers
+// and are compiled where they are called.
+constexpr HeadDims kHeadDims[] = {{64, 64}, {128, 128}, {576, 512}};
 constexpr std::int64_t kCapacityTokens = 4096;
 
 bool IsQuantised(const FeatureSet& set) { return set.int8 || set.fp8 || set.int4; }
