@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <utility>
 
 #include "core/build/exec.h"
 #include "core/choose_row.h"
@@ -204,7 +203,7 @@ Status PlanForward(const ForwardProblem& problem, const DeviceFacts& facts, Plan
                    std::vector<Rejection>* rejections) {
   RowRequest request = RequestOf(Op::kForward, problem, facts);
   request.tuned = TunedFor(problem, problem.exec, facts);
-  return PlanWithOrWithoutTuning(std::move(request), plan, [&](const RowRequest& asked) {
+  return PlanWithOrWithoutTuning(request, plan, [&](const RowRequest& asked) {
     return PlanForwardAs(asked, problem, facts, plan, rejections);
   });
 }
@@ -214,7 +213,7 @@ Status PlanBackward(const BackwardProblem& problem, const DeviceFacts& facts, Pl
   RowRequest request = RequestOf(Op::kBackward, problem.forward, facts);
   request.backward = &problem;
   request.tuned = TunedFor(problem, problem.forward.exec, facts);
-  return PlanWithOrWithoutTuning(std::move(request), plan, [&](const RowRequest& asked) {
+  return PlanWithOrWithoutTuning(request, plan, [&](const RowRequest& asked) {
     return PlanBackwardAs(asked, problem, facts, plan, rejections);
   });
 }

@@ -42,7 +42,7 @@ SessionDevice::~SessionDevice() {
   if (copy_stream_ != nullptr) context.driver().stream_synchronize(copy_stream_);
   for (Staging& staging : uploads_) FreeStaging(context, &staging);
   FreeStaging(context, &download_);
-  for (const Event mark : marks_) {
+  for (Event mark : marks_) {
     if (mark != nullptr) context.driver().event_destroy(mark);
   }
   if (copy_stream_ != nullptr) context.driver().stream_destroy(copy_stream_);
@@ -183,7 +183,7 @@ Status SessionDevice::BeginUpload(const CallContext& context, std::size_t step_b
       CheckResult(driver, driver.event_record(marks_[0], context.stream()), "cuEventRecord"));
   // What used the block was in the stream when the upload before began; events that were never
   // recorded are not waited for.
-  const Event awaited = has_new_block_ ? marks_[0] : marks_[1];
+  Event awaited = has_new_block_ ? marks_[0] : marks_[1];
   has_new_block_ = false;
   *stream = copy_stream_;
   return CheckResult(driver, driver.stream_wait_event(copy_stream_, awaited, 0),

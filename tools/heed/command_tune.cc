@@ -26,6 +26,7 @@ class TunedProblem {
     // A gradient has the shape of what it is the gradient of.
     const heed_forward_args_t& forward = *call_.args();
     backward_.forward = &forward;
+    // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): ForwardCall's constructor sets it
     backward_.d_o = forward.o;
     backward_.dq = forward.q;
     backward_.dk = forward.k;
