@@ -306,7 +306,7 @@ Status SessionDevice::BeginRecording(bool* is_recording) {
   // Refused by default streams.
   *is_recording = driver.stream_begin_capture(context.stream(), kCaptureRelaxed) == kSuccess;
   if (!*is_recording || last_staging_ == nullptr) return {};
-  const Status copied =
+  Status copied =
       CheckResult(driver,
                   driver.memcpy_to_device_async(PointerOf(last_block_), last_staging_->data,
                                                 last_bytes_, context.stream()),
