@@ -25,21 +25,26 @@ def duration_text(seconds):
     return f"{seconds * 1e6:.3g} us"
 
 
-def problem_text(problem):
+def problem_text(row):
+    problem, case = row["problem"], row.get("case", "").split(".")
+    # heed bench names int8 cases i8.MODE...., MODE being how P V is computed.
+    inputs = f"int8 ({case[1]})" if case[0] == "i8" else problem["dtype"]
     mask = "causal" if problem["causal"] else "full"
     heads = f"{problem['num_q_heads']}/{problem['num_kv_heads']} heads"
-    return (f"{problem['dtype']} {mask}, {heads}, L = {problem['q_len']}, "
+    return (f"{inputs} {mask}, {heads}, L = {problem['q_len']}, "
             f"D = {problem['head_dim']}, {problem['threads']} threads")
 
 
 def roof_text(roofs):
+    """Of the mixed roof of an int8 call where there is one."""
     if not roofs:
         return ""
-    return f"{100 * roofs[0]['fraction']['median']:.0f} % of {roofs[0]['name']}"
+    roof = next((roof for roof in roofs if roof["name"].startswith("mixed")), roofs[0])
+    return f"{100 * roof['fraction']['median']:.0f} % of {roof['name']}"
 
 
 def row_text(row):
-    cells = [problem_text(row["problem"]), f"`{row['kernel']}`",
+    cells = [problem_text(row), f"`{row['kernel']}`",
              duration_text(row["seconds"]["median"]), f"{row['tflops']:.3g}",
              roof_text(row["roofs"])]
     return "| " + " | ".join(cells) + " |\n"
