@@ -23,6 +23,20 @@ function require(condition, message) {
   if (!condition) throw new RangeError(message);
 }
 
+const NOT_OFFERED = ["mask", "bias", "dropoutP"];
+
+// Numbers and arrays of the score rule.
+function checkScore(args) {
+  for (const name of NOT_OFFERED) require(!(name in args), `${name}: is not offered here`);
+  const { scale, softcap = 0 } = args;
+  require(scale === undefined || Number.isFinite(scale), `scale: must be finite, is ${scale}`);
+  require(Number.isFinite(softcap) && softcap >= 0, `softcap: must be at least 0, is ${softcap}`);
+  for (const name of ["alibiSlopes", "sinks"]) {
+    const count = args[name]?.length ?? args.numQHeads;
+    require(count === args.numQHeads, `${name}: must have ${args.numQHeads} entries, has ${count}`);
+  }
+}
+
 // Elements per row, rows, and what follows from them.
 function shapeOf(args) {
   const { q, k, v, numQHeads, numKvHeads, headDim, dtype = "f32" } = args;
@@ -236,6 +250,7 @@ export class Heed {
   // (a number for each query head). Query i stands at position i + kvLen - qLen.
   // Returns o [qLen, numQHeads, headDimV] as an array like q, lse [numQHeads, qLen], seconds.
   async forward(args) {
+    checkScore(args);
     const shape = shapeOf(args);
     const columns = Math.min(MAX_COLUMNS, Math.ceil(shape.groupsV / COLUMN_GROUPS));
     const { table, tasksBegin, numWorkgroups } = tableOf(args, shape, columns);

@@ -35,6 +35,8 @@ def real(name, value):
         return float(value)
     except (TypeError, ValueError):
         raise TypeError(f"{name} = {value!r}: must be a number") from None
+    except OverflowError:
+        raise ValueError(f"{name}: must be within the range of a double") from None
 
 
 def flag(name, value):

@@ -254,7 +254,8 @@ def run_decode(q, k_cache, v_cache, cache_lengths, k_new=None, v_new=None, *, re
                                                   dtype_of(q, "q"), q)
     lse = library.empty(lse_shape(q, False), "float32", q)
     quant = None
-    if kv_format != "plain" or kv_layout != "rows":
+    has_scales = k_scales is not None or v_scales is not None
+    if kv_format != "plain" or kv_layout != "rows" or has_scales:
         quant = c.pointer(abi.KvQuantArgs(
             format=choice("kv_format", kv_format, abi.KV_FORMATS),
             layout=choice("kv_layout", kv_layout, abi.KV_LAYOUTS),

@@ -4,6 +4,7 @@ import ctypes as c
 import json
 
 from heed import abi
+from heed.calls import flag, integer, real
 from heed.library import check, load, read_text
 from heed.operations import planned_call
 
@@ -29,8 +30,10 @@ def tune(q, k, v, *, backward=False, return_lse=True, dry_run=False, num_rounds=
                      "spread": None if is_refused else row.spread,
                      "reason": row.reason.decode()})
 
-    tune_options = abi.TuneOptions(dry_run=int(bool(dry_run)), num_rounds=num_rounds,
-                                   slice_seconds=slice_seconds, report=abi.TuneReport(report))
+    tune_options = abi.TuneOptions(dry_run=flag("dry_run", dry_run),
+                                   num_rounds=integer("num_rounds", num_rounds, 0, 2**31 - 1),
+                                   slice_seconds=real("slice_seconds", slice_seconds),
+                                   report=abi.TuneReport(report))
     check(load().heed_tune(op, c.byref(args), c.byref(tune_options)))
     return rows
 

@@ -117,6 +117,12 @@ UnitSlice::Source UnitSlice::ScoreSource(const core::ScoreView& view, const Unit
           Extent(view.stride_elems[3], unit.num_keys), 0};
 }
 
+UnitSlice::Source UnitSlice::MaskSource(const Unit& unit) const {
+  Source source = ScoreSource(forward_problem.score.mask, unit);
+  std::get<2>(source) = unit.num_keys;
+  return source;
+}
+
 UnitSlice::Sizes UnitSlice::InputNeeds(const Unit& unit) const {
   const std::int64_t group = forward_problem.shape.group;
   const auto unless_placed = [&](UnitBinding binding, const Source& source,
@@ -141,7 +147,7 @@ UnitSlice::Sizes UnitSlice::InputNeeds(const Unit& unit) const {
   const core::ScoreView& mask = forward_problem.score.mask;
   if (mask.present()) {
     sizes.words[kMask] =
-        unless_placed(kMask, ScoreSource(mask, unit), score_rows(mask) * mask_pitch_words_);
+        unless_placed(kMask, MaskSource(unit), score_rows(mask) * mask_pitch_words_);
   }
   sizes.words[kTable] = static_cast<std::int64_t>(sizeof(UnitRecord) / 4) + 2 * group;
   return sizes;
@@ -240,7 +246,7 @@ std::uint32_t UnitSlice::PackBias(const Unit& unit) {
 
 std::uint32_t UnitSlice::PackMask(const Unit& unit) {
   const core::ScoreView& mask = forward_problem.score.mask;
-  const Source source = ScoreSource(mask, unit);
+  const Source source = MaskSource(unit);
   const auto placed = places_[kMask].find(source);
   if (placed != places_[kMask].end()) return placed->second;
   const std::uint32_t place = WordsIn(kMask);

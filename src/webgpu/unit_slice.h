@@ -68,6 +68,8 @@ class UnitSlice {
   void FillParams();
   Source KeySource(const core::RowsView& view, const Unit& unit) const;
   Source ScoreSource(const core::ScoreView& view, const Unit& unit) const;
+  // As that; a mask is packed with all of its unit's keys, also where it repeats along them.
+  Source MaskSource(const Unit& unit) const;
   std::uint32_t PackKeyRows(KeySide side, const Unit& unit);
   std::uint32_t PackBias(const Unit& unit);
   std::uint32_t PackMask(const Unit& unit);

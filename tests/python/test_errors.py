@@ -65,6 +65,11 @@ def test_bad_arrays():
             call()
     with pytest.raises(heed.InvalidArgumentError, match="stride"):
         heed.attention(q[..., ::2], k[..., :4], v)
+    with pytest.raises(ValueError, match="scale: must be within the range of a double"):
+        heed.attention(q, k, v, scale=10**400)
+    scales = np.ones((1, 5, 2, 1), np.float32)
+    with pytest.raises(heed.InvalidArgumentError, match="quant.k_scales: must be NULL"):
+        heed.decode(q[:, :1], k, v, np.zeros(1, np.int32), k_scales=scales)
     with pytest.raises(ValueError, match="wants_d_bias: needs the option bias"):
         heed.attention_backward(q, q, k, v, q, np.zeros((1, 4, 3), np.float32), wants_d_bias=True)
 
@@ -141,6 +146,12 @@ def test_tune_stores_what_explain_then_says(tmp_path, monkeypatch):
     monkeypatch.delenv("HEED_CACHE", raising=False)
     q, k, v = arrays()
     assert heed.clear_tuning() == 0
+    for options, text in (({"num_rounds": 2**32 + 1}, "num_rounds = 4294967297"),
+                          ({"num_rounds": 1.5}, "num_rounds = 1.5"),
+                          ({"slice_seconds": "1"}, "slice_seconds = '1'"),
+                          ({"dry_run": "no"}, "dry_run = 'no'")):
+        with pytest.raises((TypeError, ValueError), match=text):
+            heed.tune(q, k, v, **options)
     rows = heed.tune(q, k, v, num_rounds=3, slice_seconds=1e-4)
     assert rows[0]["verdict"] == "default" and rows[0]["ratio"] == 1.0
     assert not [row for row in rows if row["verdict"] == "refused"]

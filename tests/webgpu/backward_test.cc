@@ -94,8 +94,8 @@ TEST(WebgpuBackward, EveryFeature) {
   for (const std::string element : {"f32", "f16", "bf16"}) {
     for (const std::string features :
          {"causal", "causal:top-left", "win5,2", "cap5", "alibi-h", "bias-bhqk-f32:d-bias-f32",
-          "bias-11qk-f32:d-bias-f32", "mask-bhqk-bool:dead-poison", "sink:d-sinks:d-lse", "drop0.5",
-          "paged16:seqused-kv", "deterministic",
+          "bias-11qk-f32:d-bias-f32", "mask-bhqk-bool:dead-poison", "mask-1111-bool:seqused-kv",
+          "sink:d-sinks:d-lse", "drop0.5", "paged16:seqused-kv", "deterministic",
           "causal:win40,-1:cap20:alibi-bh:bias-bhqk-f32:mask-1hqk-u8:sink:drop0.25:d-lse:d-sinks:"
           "d-bias-f32"}) {
       std::string error;

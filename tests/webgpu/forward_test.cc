@@ -95,11 +95,11 @@ TEST(WebgpuForward, EveryFeature) {
   for (const std::string element : {"f32", "f16", "bf16"}) {
     for (const std::string features :
          {"causal", "causal:top-left", "win5,2", "cap5", "alibi-h", "bias-bhqk", "mask-bhqk-bool",
-          "sink", "drop0.5", "paged16:seqused-kv",
+          "mask-1111-bool:seqused-kv", "sink", "drop0.5", "paged16:seqused-kv",
           "causal:win40,-1:cap20:alibi-bh:bias-bhqk:mask-1hqk-u8:sink:drop0.25"}) {
       std::string error;
       const std::string id =
-          "fwd:b2:hq4:hkv2:sq37:skv70:d40:dv24:" + element + ":" + features + ":s77";
+          "fwd:b2:hq4:hkv2:sq37:skv70:d40:dv24:" + element + ":" + features + ":s79";
       const auto forward_case = ParseCaseId(id, &error);
       ASSERT_TRUE(forward_case.has_value()) << id << ": " << error;
       RunCase(*forward_case, tally);
