@@ -24,12 +24,17 @@ std::int64_t SumOfKeys(const DecodeProblem& problem, std::int64_t rounded_up_to)
 }
 
 // Keys and values of one block for the heads of a task: with the prefetched next block they are to
-// stay in a second-level cache that other work uses too.
-constexpr std::int64_t kTaskBlockBytes = 32 << 10;
+// stay in a second-level cache that other work uses too. Heads that lie side by side within a token
+// are worth more of it: read together they are one stream of memory, apart many short pieces.
+constexpr std::int64_t kTaskBlockBytes = 32 << 10, kTokenBlockBytes = 256 << 10;
 
 std::int64_t BlockBytes(const KvCacheView& cache) {
   return kDecodeBlockKeys * cache.payload_elems *
          static_cast<std::int64_t>(DTypeBytes(cache.rows.dtype));
+}
+
+bool HasHeadsWithinToken(const KvCacheView& cache) {
+  return cache.rows.head_stride_elems < cache.rows.row_stride_elems;
 }
 
 // Heads side by side that fill a tile, where their rows are short; fewer where that would leave too
@@ -39,8 +44,11 @@ std::int64_t HeadsPerTask(const DecodeProblem& problem, std::int64_t rows_per_he
   const std::int64_t num_blocks = SumOfKeys(problem, kDecodeBlockKeys) / kDecodeBlockKeys;
   std::int64_t heads =
       rows_per_head > 0 ? std::min(num_heads, kDecodeTileRows / rows_per_head) : num_heads;
-  heads = std::min(heads, kTaskBlockBytes / std::max<std::int64_t>(
-                                                1, BlockBytes(problem.k) + BlockBytes(problem.v)));
+  const std::int64_t most_bytes = HasHeadsWithinToken(problem.k) && HasHeadsWithinToken(problem.v)
+                                      ? kTokenBlockBytes
+                                      : kTaskBlockBytes;
+  heads = std::min(
+      heads, most_bytes / std::max<std::int64_t>(1, BlockBytes(problem.k) + BlockBytes(problem.v)));
   while (heads > 1 && num_blocks * device::CeilDiv(num_heads, heads) < kWantedTasks / 2) heads /= 2;
   return std::max<std::int64_t>(1, heads);
 }
