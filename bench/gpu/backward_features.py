@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from gpu.cases import TOKENS
-from gpu.features import Feature, FeatureCase, results_of, time_ms
+from gpu.clocks import SmClock
+from gpu.features import Feature, FeatureCase, measure_pairs, results_of, time_burst
 from gpu.heed_library import Call, HeedError, abi
 
 HEAD_DIMS, LENGTHS = (64, 128, 256), (1024, 4096, 16384)
@@ -168,8 +169,9 @@ def relative_error(torch, case, tensors):
 
 
 def measure_backward_features(torch, heed, options, record):
-    """All cases of a head dim and length in the same rounds."""
+    """Each case in turns with its baseline, as in the preset hopper-features."""
     stream = torch.cuda.current_stream().cuda_stream
+    clock = SmClock()
     cases = [case for case in backward_feature_cases()
              if options.filter in case.name or case.feature.name in ("plain", "causal")]
     compile_ahead(torch, heed, [case for case in cases if case.length == min(LENGTHS)])
@@ -187,14 +189,13 @@ def measure_backward_features(torch, heed, options, record):
             except Exception as reason:  # one case must not lose the others' numbers
                 record["failed"].append({"case": case.name, "reason": str(reason)})
                 print(f"{case.name}: FAILED: {reason}", flush=True)
-        counts = {name: max(2, round(options.round_ms / time_ms(torch, call, stream, 1)))
-                  for name, (_, call) in calls.items()}
-        times = {name: [] for name in calls}
-        for _ in range(options.rounds):
-            for name, (_, call) in calls.items():
-                # The call before leaves the card cooler or hotter, hence faster or slower.
-                time_ms(torch, call, stream, counts[name])
-                times[name].append(time_ms(torch, call, stream, counts[name]))
+        def timed(name):
+            call = calls[name][1]
+            num_calls = max(2, round(options.round_ms / time_burst(torch, call, stream, 1, clock).ms))
+            return lambda: time_burst(torch, call, stream, num_calls, clock)
+
+        times = {name: measure_pairs(timed(case.baseline), timed(name), options.rounds)
+                 for name, (case, _) in calls.items() if case.baseline in calls}
         record["cases"] += results_of(calls, times, errors)
         torch.cuda.empty_cache()
 

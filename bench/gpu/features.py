@@ -1,16 +1,21 @@
 """The preset `hopper-features` of bench/compare_gpu.py: what features of the forward pass cost.
 
 heed alone: rates count visible pairs, and ratios are to heed's plain call of the same head dim, the
-causal one for causal cases, measured in the same rounds. Hidden size 2048, B = 4, S = 4096.
+causal one for causal cases. A round times both, one directly behind the other, so that both run at
+the temperature and under the power limit of the same moment; the ratio is the median over rounds of
+each round's own. Hidden size 2048, B = 4, S = 4096.
 """
 
 import ctypes as c
 import math
+import os
 import statistics
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from gpu.cases import HIDDEN
-from gpu.heed_library import Call, abi
+from gpu.clocks import SmClock
+from gpu.heed_library import Call, HeedError, abi
 
 BATCH, LENGTH = 4, 4096
 FEATURE_BAR = 0.85
@@ -174,58 +179,113 @@ def relative_error(torch, case, tensors):
     return ((actual - expected).norm() / expected.norm()).item()
 
 
-def time_ms(torch, call, stream, num_calls):
+@dataclass
+class Burst:
+    """Some calls one behind the other: the time of one, and the multiprocessors' clock meanwhile."""
+    ms: float
+    mhz: int | None = None
+
+
+def time_burst(torch, call, stream, num_calls, clock):
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     call(stream)
     begin.record()
     for _ in range(num_calls):
         call(stream)
     end.record()
+    mhz = clock.mhz()  # the calls have only been queued so far
     end.synchronize()
-    return begin.elapsed_time(end) / num_calls
+    return Burst(begin.elapsed_time(end) / num_calls, mhz)
+
+
+def measure_pairs(base, other, num_rounds):
+    """[(burst of base, burst of other)]: taken in turns, either one first. base, other: functions
+    that time a burst."""
+    base(), other()
+    pairs = []
+    for i in range(num_rounds):
+        if i % 2 == 0:
+            pairs.append((base(), other()))
+        else:
+            second = other()
+            pairs.append((base(), second))
+    return pairs
+
+
+def prepare(torch, heed, cases, stream, record):
+    """{name: (case, call)} and {name: error} of those that run."""
+    calls, errors = {}, {}
+    for case in cases:
+        try:
+            tensors = make_tensors(torch, case)
+            call = FeatureCall(heed, case, tensors)
+            call(stream)
+            torch.cuda.synchronize()
+            errors[case.name] = relative_error(torch, case, tensors)
+            calls[case.name] = case, call
+        except Exception as reason:  # one case must not lose the others' numbers
+            record["failed"].append({"case": case.name, "reason": str(reason)})
+            print(f"{case.name}: FAILED: {reason}", flush=True)
+    return calls, errors
+
+
+def compile_ahead(torch, heed, cases):
+    """Kernels of all cases at once. A case that fails says so when it is measured."""
+    def compile_one(case):
+        try:
+            FeatureCall(heed, case, make_tensors(torch, case))
+        except HeedError:
+            pass
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(compile_one, cases))
+    torch.cuda.empty_cache()
 
 
 def measure_features(torch, heed, options, record):
-    """All cases of a head dim in the same rounds."""
     stream = torch.cuda.current_stream().cuda_stream
+    clock = SmClock()
     cases = [case for case in feature_cases()
-             if options.filter in case.name or case.feature.name in ("plain", "causal")]
+             if options.filter in case.name or case.name == case.baseline]
+    compile_ahead(torch, heed, cases)
+    num_calls = max(2, round(options.round_ms / 2))  # of 1 to 2 ms each
     for head_dim in sorted({case.head_dim for case in cases}):
-        calls, errors = {}, {}
-        for case in (case for case in cases if case.head_dim == head_dim):
-            try:
-                tensors = make_tensors(torch, case)
-                calls[case.name] = case, FeatureCall(heed, case, tensors)
-                calls[case.name][1](stream)
-                torch.cuda.synchronize()
-                errors[case.name] = relative_error(torch, case, tensors)
-            except Exception as reason:  # one case must not lose the others' numbers
-                calls.pop(case.name, None)
-                record["failed"].append({"case": case.name, "reason": str(reason)})
-                print(f"{case.name}: FAILED: {reason}", flush=True)
-        times = {name: [] for name in calls}
-        num_calls = max(2, round(options.round_ms / 2))  # of 1 to 2 ms each
-        for _ in range(options.rounds):
-            for name, (_, call) in calls.items():
-                times[name].append(time_ms(torch, call, stream, num_calls))
-        record["cases"] += results_of(calls, times, errors)
+        calls, errors = prepare(torch, heed, (case for case in cases if case.head_dim == head_dim),
+                                stream, record)
+        timed = {name: lambda call=call: time_burst(torch, call, stream, num_calls, clock)
+                 for name, (_, call) in calls.items()}
+        pairs = {name: measure_pairs(timed[case.baseline], timed[name], options.rounds)
+                 for name, (case, _) in calls.items() if case.baseline in timed}
+        record["cases"] += results_of(calls, pairs, errors)
         torch.cuda.empty_cache()
 
 
-def results_of(calls, times, errors):
-    tflops = {name: case.flops / statistics.median(times[name]) / 1e9
-              for name, (case, _) in calls.items()}
+def range_of(samples):
+    known = [sample for sample in samples if sample is not None]
+    if not known:
+        return None
+    return {"median": statistics.median(known), "min": min(known), "max": max(known)}
+
+
+def results_of(calls, pairs, errors):
+    """pairs: as measure_pairs returns them, by case."""
     results = []
-    for name, (case, call) in calls.items():
-        ratio = tflops[name] / tflops[case.baseline] if case.baseline in tflops else None
+    for name, of_case in pairs.items():
+        case, call = calls[name]
+        base_case = calls[case.baseline][0]
+        work = case.flops / base_case.flops
+        ratio = statistics.median(base.ms / other.ms * work for base, other in of_case)
         bar = case.feature.bar
         results.append({
             "case": name, "head_dim": case.head_dim, "baseline": case.baseline,
             "kernel": call.kernel_id, "relative_error": errors[name],
-            "ms": {"median": statistics.median(times[name]), "min": min(times[name]),
-                   "max": max(times[name])},
-            "tflops": tflops[name], "ratio": ratio,
-            "bar": {"ratio": bar, "reached": ratio >= bar} if bar and ratio else None})
+            "ms": range_of([other.ms for _, other in of_case]),
+            "baseline_ms": range_of([base.ms for base, _ in of_case]),
+            "sm_mhz": range_of([other.mhz for _, other in of_case]),
+            "baseline_sm_mhz": range_of([base.mhz for base, _ in of_case]),
+            "tflops": case.flops / statistics.median(other.ms for _, other in of_case) / 1e9,
+            "ratio": ratio,
+            "bar": {"ratio": bar, "reached": ratio >= bar} if bar else None})
         print_feature(results[-1])
     return results
 
@@ -234,7 +294,7 @@ def print_feature(result):
     bar, error = result["bar"], result["relative_error"]
     verdict = "" if not bar else f"  bar {bar['ratio']:.2f} " + (
         "reached" if bar["reached"] else "MISSED")
-    ratio = "-" if result["ratio"] is None else f"{result['ratio']:.2f}"
-    print(f"{result['case']:28s} {result['tflops']:4.0f} TFLOP/s  {ratio} of {result['baseline']}  "
-          f"err {'-' if error is None else format(error, '.1e')}  {result['kernel']}{verdict}",
-          flush=True)
+    clocks = [result[of] and result[of]["median"] for of in ("sm_mhz", "baseline_sm_mhz")]
+    at = "" if None in clocks else f"  at {clocks[0]:.0f} and {clocks[1]:.0f} MHz"
+    print(f"{result['case']:28s} {result['tflops']:4.0f} TFLOP/s  {result['ratio']:.3f} of "
+          f"{result['baseline']}{at}  err {error:.1e}  {result['kernel']}{verdict}", flush=True)

@@ -14,7 +14,8 @@ BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
 from gpu.backward_features import backward_feature_cases  # noqa: E402
 from gpu.cases import Case, judge, preset_cases  # noqa: E402
-from gpu.features import BATCH, LENGTH, feature_cases, results_of  # noqa: E402
+from gpu.features import (BATCH, LENGTH, Burst, feature_cases, measure_pairs,  # noqa: E402
+                          results_of)
 from gpu.merge import merge, table  # noqa: E402
 from gpu.plots import draw, panels  # noqa: E402
 
@@ -63,13 +64,25 @@ class BenchGpu(unittest.TestCase):
         chosen = ("d64 plain", "d64 window 512 each", "d64 softcap 50")
         calls = {name: (cases[name], Call) for name in chosen}
         per_ms = pairs["d64 window 512 each"] / pairs["d64 plain"]
-        times = {"d64 plain": [1.0, 9.0, 1.0], "d64 window 512 each": [per_ms / 0.9] * 3,
-                 "d64 softcap 50": [1 / 0.8] * 3}
+        bursts = lambda ms, slowdown: [(Burst(base), Burst(base * ms * factor, 1500))
+                                       for base, factor in zip((1.0, 9.0, 2.0), slowdown)]
+        pairs = {"d64 plain": bursts(1.0, (1, 1, 1)),
+                 "d64 window 512 each": bursts(per_ms / 0.9, (1, 1, 3)),
+                 "d64 softcap 50": bursts(1 / 0.8, (2, 1, 1))}
         with contextlib.redirect_stdout(io.StringIO()):
-            results = results_of(calls, times, dict.fromkeys(chosen, 0.0))
+            results = results_of(calls, pairs, dict.fromkeys(chosen, 0.0))
         self.assertEqual([round(result["ratio"], 3) for result in results], [1.0, 0.9, 0.8])
         self.assertEqual([result["bar"] and result["bar"]["reached"] for result in results],
                          [None, True, False])
+        self.assertEqual([result["sm_mhz"]["median"] for result in results], [1500] * 3)
+        self.assertIsNone(results[0]["baseline_sm_mhz"])
+
+    def test_cases_and_their_baselines_are_timed_in_turns(self):
+        order = []
+        pairs = measure_pairs(lambda: order.append("base") or "base",
+                              lambda: order.append("case") or "case", 3)
+        self.assertEqual(pairs, [("base", "case")] * 3)
+        self.assertEqual(order, ["base", "case"] * 2 + ["case", "base", "base", "case"])
 
     def test_backward_features_have_every_cell_and_the_bar_of_a_fixed_order(self):
         cases = {case.name: case for case in backward_feature_cases()}
