@@ -300,6 +300,15 @@ int Log2Of(std::int64_t power_of_two) {
   return __builtin_ctzll(static_cast<unsigned long long>(power_of_two));
 }
 
+// Of what sequences may fill.
+std::int64_t CacheBytesOf(const DecodeProblem& problem) {
+  const core::Shape& shape = problem.attention.shape;
+  const std::int64_t row_bytes =
+      DecodeRowBytes(FormatOf(problem.k.format), static_cast<int>(shape.head_dim)) +
+      DecodeRowBytes(FormatOf(problem.v.format), static_cast<int>(shape.head_dim_v));
+  return shape.batch * shape.num_kv_heads * problem.capacity_rows * row_bytes;
+}
+
 // Quantised rows are shorter, so that more of them fit into the memory of the plain ones.
 void SetFormat(const DecodeProblem& problem, KernelTraits* traits) {
   const int most_bytes = DecodeSharedMemoryOf(DecodeShapeOf(*traits)).total_bytes;
@@ -408,6 +417,14 @@ bool TakeModuleArrivals(std::int64_t count, i64* first) {
   return true;
 }
 
+// Kernels that start while the one in front of them ends save short calls half a microsecond. Long
+// ones lose more: their CTAs are spread unevenly where some find room sooner than others.
+bool IsChained(const DecodeProblem& problem, KernelEntry entry) {
+  constexpr std::int64_t kMostBytes = 64 << 20;
+  if (entry == KernelEntry::kDecodeWide) return false;
+  return CacheBytesOf(problem) <= kMostBytes;
+}
+
 }  // namespace
 
 Status Decode(const DecodeProblem& problem, const Plan& plan, Action action) {
@@ -429,15 +446,18 @@ Status Decode(const DecodeProblem& problem, const Plan& plan, Action action) {
   DecodeCall call = CallOf(problem, plan, workspace.data(), counters_on_device);
   bool is_capturing = false;
   HEED_RETURN_IF_ERROR(context.IsCapturing(&is_capturing));
+  LaunchShape append_shape = AppendShapeOf(problem);
+  LaunchShape attend_shape = ShapeOf(attend_key, plan.num_tasks);
+  append_shape.is_chained = attend_shape.is_chained = IsChained(problem, attend_key.entry);
   const std::int64_t num_arrivals = call.append.num_arrivals;
   if (!problem.appends() &&
       (num_arrivals == 0 ||
        (is_capturing && TakeModuleArrivals(num_arrivals, &call.attend.partials.first)))) {
     call.attend.partials.arrivals = nullptr;
   } else {
-    HEED_RETURN_IF_ERROR(LaunchKernel(context, append_key, AppendShapeOf(problem), &call.append));
+    HEED_RETURN_IF_ERROR(LaunchKernel(context, append_key, append_shape, &call.append));
   }
-  return LaunchKernel(context, attend_key, ShapeOf(attend_key, plan.num_tasks), &call.attend);
+  return LaunchKernel(context, attend_key, attend_shape, &call.attend);
 }
 
 const char* WhyNotQuantizeKv(const core::QuantizeKvProblem& problem) {

@@ -40,6 +40,7 @@ enum class FunctionAttribute : int {
   kSharedSizeBytes = 1,
   kLocalSizeBytes = 3,
   kNumRegs = 4,
+  kPtxVersion = 5,
   kMaxDynamicSharedSizeBytes = 8
 };
 enum class CaptureStatus : int { kNone = 0, kActive = 1, kInvalidated = 2 };

@@ -12,6 +12,20 @@ Status PrepareKernel(const CallContext& context, const KernelKey& key, const Lau
   return GetFunction(context, key, shape.shared_bytes, &function);
 }
 
+namespace {
+
+// Code for older architectures does not wait for the kernel in front of it.
+bool CanChain(const Driver& driver, Function function) {
+  constexpr int kLeastArch = 90;
+  int arch = 0;
+  return driver.launch_kernel_ex != nullptr && driver.version >= kMinChainingVersion &&
+         driver.function_get_attribute(&arch, FunctionAttribute::kPtxVersion, function) ==
+             kSuccess &&
+         arch >= kLeastArch;
+}
+
+}  // namespace
+
 Status LaunchKernel(const CallContext& context, const KernelKey& key, const LaunchShape& shape,
                     const void* args) {
   if (shape.num_ctas == 0) return {};
@@ -23,8 +37,7 @@ Status LaunchKernel(const CallContext& context, const KernelKey& key, const Laun
   HEED_RETURN_IF_ERROR(GetFunction(context, key, shape.shared_bytes, &function));
   void* parameters[] = {const_cast<void*>(args)};
   const Driver& driver = context.driver();
-  if (shape.is_chained && driver.launch_kernel_ex != nullptr &&
-      driver.version >= kMinChainingVersion) {
+  if (shape.is_chained && CanChain(driver, function)) {
     LaunchAttribute chained;
     chained.id = kProgrammaticSerialization;
     chained.value.flag = 1;

@@ -10,8 +10,8 @@ struct LaunchShape {
   std::int64_t num_ctas = 0;
   int num_threads = 0;
   std::size_t shared_bytes = 0;  // dynamic
-  // The kernel may start before the one in front of it has ended, for which it waits itself: see
-  // ptx/chain.cuh.
+  // The kernel may start before the one in front of it has ended, for which it waits itself where
+  // it is compiled for sm_90 or newer: see ptx/chain.cuh.
   bool is_chained = false;
 };
 

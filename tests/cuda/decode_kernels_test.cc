@@ -78,7 +78,7 @@ TEST(CudaDecodeKernels, CompileWithoutSpills) {
     ExpectCompiles(*compiler, c, cuda::DecodeKeyOf(*plan.row, problem), 0);
     // The division of a quantised append, correctly rounded, is a function that is called.
     ExpectCompiles(*compiler, c, cuda::DecodeAppendKeyOf(problem),
-                   c.format == HEED_KV_PLAIN ? 0 : 16);
+                   c.format == HEED_KV_PLAIN ? 0 : 24);
   }
 }
 

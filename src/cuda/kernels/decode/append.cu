@@ -8,6 +8,7 @@
 #include "cuda/kernels/common/element.cuh"
 #include "cuda/kernels/decode/keys.cuh"
 #include "cuda/kernels/decode/quantize_row.cuh"
+#include "cuda/kernels/ptx/chain.cuh"
 
 namespace heed::cuda {
 namespace {
@@ -105,6 +106,8 @@ __device__ void RotateQuery(const DecodeAppendArgs& args, const NewRow& row) {
 
 extern "C" __global__ void __launch_bounds__(kAppendWarps * 32)
     heed_decode_append(const __grid_constant__ DecodeAppendArgs args) {
+  ptx::WaitForPreviousKernel();
+  ptx::LetNextKernelStart();
   const i64 thread = i64{blockIdx.x} * (kAppendWarps * 32) + threadIdx.x;
   for (i64 at = thread; at < args.num_arrivals; at += i64{gridDim.x} * (kAppendWarps * 32)) {
     args.arrivals[at] = 0;

@@ -9,6 +9,7 @@
 //
 #include "cuda/kernels/decode/load.cuh"
 #include "cuda/kernels/decode/output.cuh"
+#include "cuda/kernels/ptx/chain.cuh"
 
 namespace heed::cuda {
 namespace {
@@ -101,6 +102,7 @@ extern "C" __global__ void __launch_bounds__(Config::kNumThreads, Config::kVaria
       ptx::SharedAddress(shared) + static_cast<u32>(ring.team * Config::kShared.team_bytes);
   const int warp_row = warp % kTeamWarps * 16;
 
+  ptx::WaitForPreviousKernel();
   Work<Traits::kTileKv> work(args);
   if (!work.Start()) return;
   Rows rows;
@@ -117,6 +119,7 @@ extern "C" __global__ void __launch_bounds__(Config::kNumThreads, Config::kVaria
 #pragma unroll 1
     for (i32 at = 1 - kStages; at < device::Max(num_blocks, 1); ++at) {
       if (at == 0) {
+        if (!piece.is_valid) ptx::LetNextKernelStart();
         if (done.is_valid) {
           const TaskOutput<Config> out{args, done, done_kv_head, done_first_row};
           FinishPiece(rows, out, shared, ring, warp_row);

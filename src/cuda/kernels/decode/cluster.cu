@@ -16,6 +16,7 @@
 //
 #include "cuda/kernels/decode/cluster_shape.h"
 #include "cuda/kernels/decode/output.cuh"
+#include "cuda/kernels/ptx/chain.cuh"
 #include "cuda/kernels/ptx/cluster.cuh"
 #include "cuda/kernels/ptx/mbarrier.cuh"
 
@@ -393,7 +394,6 @@ extern "C" __global__ void __cluster_dims__(Config::kClusterCtas, 1, 1)
   extern __shared__ __align__(1024) unsigned char shared[];
   const CacheLengthsArg& lengths = args.lengths;
   Share share = MakeShare(args);
-  const i64 cache_length = EntryAt(lengths.cache_lengths, share.batch);
   const int warp = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 32, 0);
   if (threadIdx.x == 0) {
     const u32 barrier = ptx::SharedAddress(shared) + Config::kShared.barrier_offset_bytes;
@@ -402,6 +402,8 @@ extern "C" __global__ void __cluster_dims__(Config::kClusterCtas, 1, 1)
   }
   __syncwarp();
   ptx::ClusterArriveRelaxed();
+  ptx::WaitForPreviousKernel();
+  const i64 cache_length = EntryAt(lengths.cache_lengths, share.batch);
   // A CTA's first block is the same for all lengths, and read before these are there.
   const bool is_ahead = lengths.leftpad.data == nullptr && lengths.batch_index.data == nullptr &&
                         share.Block(0) * kClusterBlockKeys < lengths.capacity_rows;
@@ -477,7 +479,8 @@ extern "C" __global__ void __cluster_dims__(Config::kClusterCtas, 1, 1)
     }
     read_stage = next_stage(read_stage);
   }
-  ptx::CopyAsyncWait<0>();  // a block that was read ahead and has no keys
+  ptx::LetNextKernelStart();  // its CTAs get no room before these are gone
+  ptx::CopyAsyncWait<0>();    // a block that was read ahead and has no keys
   __syncwarp();
   StoreWarp(state, shared, warp, args.problem.group);
   __syncthreads();
