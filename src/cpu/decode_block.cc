@@ -1,6 +1,7 @@
 #include "cpu/decode_block.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -290,7 +291,7 @@ void FillOffsets(const core::KvCacheView& cache, std::int64_t* offsets) {
 float WordLimit(std::int64_t payload_elems) {
   constexpr std::int64_t kLargestSum = (std::int64_t{1} << 31) - 1, kLargestByte = 128;
   return static_cast<float>(
-      std::min<std::int64_t>(32767, kLargestSum / (kLargestByte * payload_elems)));
+      std::min<std::int64_t>(kLargestWord, kLargestSum / (kLargestByte * payload_elems)));
 }
 
 // Whole blocks of 16 slots around the keys.
@@ -399,6 +400,26 @@ void RunWordBlock(const BlockKeys& inside, const DecodeScratch& scratch) {
        .o_stride_elems = scratch.o_stride_elems});
 }
 
+// The words of four elements in the form that the kernel wants.
+void StoreWords(WordForm form, const std::array<std::int32_t, 4>& four, std::int32_t* words) {
+  std::uint32_t first = 0, second = 0;
+  if (form == WordForm::kPairs) {
+    const auto pair = [](std::int32_t low, std::int32_t high) {
+      return (static_cast<std::uint32_t>(low) & 0xFFFFu) | static_cast<std::uint32_t>(high) << 16;
+    };
+    first = pair(four[0], four[2]);
+    second = pair(four[1], four[3]);
+  } else {
+    for (std::size_t n = 0; n < four.size(); ++n) {
+      const std::int32_t high = (four[n] + 128) >> 8, low = four[n] - 256 * high;
+      first |= (static_cast<std::uint32_t>(high) & 0xFFu) << 8 * n;
+      second |= (static_cast<std::uint32_t>(low) & 0xFFu) << 8 * n;
+    }
+  }
+  words[0] = static_cast<std::int32_t>(first);
+  words[1] = static_cast<std::int32_t>(second);
+}
+
 }  // namespace
 
 bool UsesWords(const DecodeContext& context) {
@@ -427,14 +448,13 @@ void PrepareWords(const DecodeContext& context, const DecodeRows& rows,
     const double per_unit = largest > 0.0f && probe == 0.0f ? limit / double{largest} : 0.0;
     const auto word = [&](std::int64_t d) {
       const double scaled = d < keys.head_dim && per_unit > 0.0 ? q[d] * per_unit : 0.0;
-      return static_cast<std::uint16_t>(static_cast<std::int16_t>(std::lrint(scaled)));
+      return static_cast<std::int32_t>(std::lrint(scaled));
     };
     std::int32_t* words = scratch.q_words + row * num_steps * 2;
     for (std::int64_t step = 0; step < num_steps; ++step) {
-      for (std::int64_t half = 0; half < 2; ++half) {
-        const std::uint32_t low = word(4 * step + half), high = word(4 * step + half + 2);
-        words[2 * step + half] = static_cast<std::int32_t>(low | high << 16);
-      }
+      const std::array<std::int32_t, 4> four = {word(4 * step), word(4 * step + 1),
+                                                word(4 * step + 2), word(4 * step + 3)};
+      StoreWords(context.kernel.word_form, four, words + 2 * step);
     }
     scratch.q_scales[row] = largest / limit + probe;
   }

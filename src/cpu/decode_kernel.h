@@ -71,8 +71,16 @@ struct InterleavedBlocks {
   const std::int64_t* offsets;  // [num_steps]: bytes from there to the elements 4 n to 4 n + 3
   std::int64_t num_steps;
 };
+// How a kernel wants the words of q.
+enum class WordForm : std::uint8_t {
+  kPairs,  // {q0, q2}, {q1, q3} of 16 bits each
+  kPlanes  // q0 to q3 as 256 * high + low in signed bytes: {high0 .. high3}, {low0 .. low3}
+};
+// The largest word in either form: 256 * 127 + 127.
+inline constexpr std::int32_t kLargestWord = 32639;
+
 struct WordScoresArgs {
-  const std::int32_t* q_words;  // [num_rows][num_steps][2]: {q0, q2}, {q1, q3} of 16 bits each
+  const std::int32_t* q_words;  // [num_rows][num_steps][2], of the kernel's form
   const float* q_scales;        // [num_rows]
   int num_rows;
   InterleavedBlocks keys;
@@ -99,7 +107,7 @@ struct DecodeSoftmaxArgs {
 struct WordSoftmaxArgs {
   DecodeSoftmaxArgs row;
   float largest_value_scale;  // of the block; NaN spoils the row
-  std::int16_t* words;        // out [kDecodeBlock / 16][2][16 slots x 2]: see values kernel
+  std::int16_t* words;        // out [kDecodeBlock / 16][2][16 slots x 2]: for the values kernel
   float word_scale;           // out
 };
 
@@ -144,6 +152,7 @@ struct DecodeKernel {
   void (*softmax)(DecodeSoftmaxArgs& args);
   void (*values[kNumDirectElements])(const DecodeValuesArgs& args);
   void (*store_row[3])(const StoreDecodeRowArgs& args);  // f32, f16, bf16
+  WordForm word_form;
   // Null where interleaved rows are unpacked instead.
   void (*word_scores)(const WordScoresArgs& args);
   void (*word_softmax)(WordSoftmaxArgs& args);

@@ -9,6 +9,10 @@ extern const DecodeKernel kGenericDecodeKernel;
 extern const DecodeKernel kAvx2DecodeKernel;
 extern const DecodeKernel kAvx512DecodeKernel;
 extern const DecodeKernel kAvx512VnniDecodeKernel;
+#elif defined(__aarch64__)
+extern const DecodeKernel kNeonDotDecodeKernel;
+extern const DecodeKernel kSve256DecodeKernel;
+extern const DecodeKernel kSve512DecodeKernel;
 #endif
 
 const DecodeKernel* FindDecodeKernel(core::CpuTarget target) {
@@ -22,6 +26,13 @@ const DecodeKernel* FindDecodeKernel(core::CpuTarget target) {
       return &kAvx512DecodeKernel;
     case core::CpuTarget::kAvx512Bf16:
       return &kAvx512VnniDecodeKernel;
+#elif defined(__aarch64__)
+    case core::CpuTarget::kNeonDot:
+      return &kNeonDotDecodeKernel;
+    case core::CpuTarget::kSve256:
+      return &kSve256DecodeKernel;
+    case core::CpuTarget::kSve512:
+      return &kSve512DecodeKernel;
 #endif
     default:
       return nullptr;

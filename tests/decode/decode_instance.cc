@@ -404,8 +404,8 @@ DecodeInstance::Bounds DecodeInstance::ComputeBounds(DecodeRounding rounding) {
   if (c.layout != HEED_KV_LAYOUT_INTERLEAVED) return bounds;
   // docs/numerics.md, "int8 decode": q and weights as 16-bit words.
   const double score = std::abs(scale_) * std::sqrt(static_cast<double>(c.head_dim)) * k_norm *
-                       q_largest * kSlack / (2 * 32767.0);
-  const double weights = SumGrowth(128, RoundingModel::kRandom) / (2 * 32767.0);
+                       q_largest * kSlack / (2 * 32639.0);
+  const double weights = SumGrowth(128, RoundingModel::kRandom) / (2 * 32639.0);
   bounds.lse += score;
   bounds.output += std::expm1(2 * score) * v_largest + weights * v_largest;
   return bounds;

@@ -135,7 +135,7 @@ HEED_ALWAYS_INLINE inline void AddValues(const DecodeValuesArgs& args, int first
 
 // Sums that stay in registers beside the operands.
 template <class Isa>
-inline constexpr int kValueSums = Isa::kLanes == 16 ? 16 : 8;
+inline constexpr int kValueSums = Isa::kAccumulators >= 24 ? 16 : 8;
 
 template <class Isa, class Element>
 void RowValues(const DecodeValuesArgs& args) {

@@ -22,6 +22,7 @@ constexpr DecodeKernel Fp32DecodeKernel() {
       .values = {RowValues<Isa, float>, nullptr, nullptr, nullptr},
       .store_row = {StoreDecodeRow<Isa, float>, StoreDecodeRow<Isa, Half>,
                     StoreDecodeRow<Isa, Bfloat>},
+      .word_form = WordForm::kPairs,
       .word_scores = nullptr,
       .word_softmax = nullptr,
       .word_values = nullptr,
@@ -45,6 +46,7 @@ constexpr DecodeKernel RowDecodeKernel() {
 template <class Isa>
 constexpr DecodeKernel WordDecodeKernel() {
   DecodeKernel kernel = RowDecodeKernel<Isa>();
+  kernel.word_form = Isa::kWordForm;
   kernel.word_scores = WordScores<Isa>;
   kernel.word_softmax = WordSoftmax<Isa>;
   kernel.word_values = WordValues<Isa>;

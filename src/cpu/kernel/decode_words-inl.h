@@ -1,6 +1,6 @@
-// Decode kernels for interleaved int8 rows: q and softmax weights are 16-bit words, products and
-// their sums over a block are exact 32-bit integers. A unit is a vector of 4-byte groups, one slot
-// a lane; 16 / kLanes units make a block of slots.
+// Decode kernels for interleaved int8 rows: q and softmax weights are 16-bit words in one of two
+// forms (simd/decode_words.h), products and their sums over a block are exact 32-bit integers. A
+// unit is a vector of 4-byte groups, one slot a lane; 16 / kLanes units make a block of slots.
 //
 // Scores: a lane holds 4 elements of one key, so sums never cross lanes. Values: the 4 x 4 bytes of
 // 4 slots are transposed in registers, after which a lane holds 4 keys of one element.
@@ -12,7 +12,7 @@
 
 namespace heed::cpu {
 
-inline constexpr float kWordLimit = 32767.0f;
+inline constexpr float kWordLimit = static_cast<float>(kLargestWord);
 
 template <class Isa>
 inline constexpr int kUnitsPerBlock = 16 / Isa::kLanes;
@@ -27,25 +27,23 @@ HEED_ALWAYS_INLINE inline const std::uint8_t* UnitAt(const std::uint8_t* const* 
 template <class Isa, int kRows, int kUnits>
 HEED_ALWAYS_INLINE inline void ScoreUnits(const WordScoresArgs& args, int first_row,
                                           int first_unit) {
-  typename Isa::Ints sums[kRows][kUnits];
+  typename Isa::Sums sums[kRows][kUnits];
   const std::uint8_t* units[kUnits];
-  // Only the first rows prefetch; the others find everything there.
-  const bool prefetches = first_row == 0;
+  // Only the first rows prefetch, and the first units of a line; the others find everything there.
+  const bool prefetches = first_row == 0 && first_unit % kUnitsPerBlock<Isa> == 0;
   const void* const* ahead =
       args.keys.ahead + first_unit / kUnitsPerBlock<Isa> * args.keys.num_steps;
   Unroll<kUnits>([&](auto u) HEED_ALWAYS_INLINE {
     units[u.value] = UnitAt<Isa>(args.keys.blocks, first_unit + u.value);
-    Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE { sums[r.value][u.value] = Isa::ZeroInts(); });
+    Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE { sums[r.value][u.value] = Isa::ZeroSums(); });
   });
   const std::int64_t row_words = 2 * args.keys.num_steps;
   const std::int32_t* q = args.q_words + first_row * row_words;
   for (std::int64_t step = 0; step < args.keys.num_steps; ++step) {
     const std::int64_t step_bytes = args.keys.offsets[step];
-    typename Isa::Ints even[kUnits], odd[kUnits];
+    typename Isa::Bytes bytes[kUnits];
     Unroll<kUnits>([&](auto u) HEED_ALWAYS_INLINE {
-      const auto bytes = Isa::LoadInts(units[u.value] + step_bytes);
-      even[u.value] = Isa::EvenWords(bytes);
-      odd[u.value] = Isa::OddWords(bytes);
+      bytes[u.value] = Isa::Spread(Isa::LoadInts(units[u.value] + step_bytes));
     });
     if (prefetches) {
       // A line holds the units of a block.
@@ -54,11 +52,10 @@ HEED_ALWAYS_INLINE inline void ScoreUnits(const WordScoresArgs& args, int first_
       ahead += kLines;
     }
     Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
-      const auto of_even = Isa::BroadcastInt(q + r.value * row_words + 2 * step);
-      const auto of_odd = Isa::BroadcastInt(q + r.value * row_words + 2 * step + 1);
+      const auto factors = Isa::BroadcastFactors(q + r.value * row_words + 2 * step);
       Unroll<kUnits>([&](auto u) HEED_ALWAYS_INLINE {
         auto& sum = sums[r.value][u.value];
-        sum = Isa::DotWords(odd[u.value], of_odd, Isa::DotWords(even[u.value], of_even, sum));
+        sum = Isa::AddProducts(bytes[u.value], factors, sum);
       });
     });
   }
@@ -67,7 +64,7 @@ HEED_ALWAYS_INLINE inline void ScoreUnits(const WordScoresArgs& args, int first_
     float* scores = args.scores + (first_row + r.value) * kDecodeBlock + first_unit * Isa::kLanes;
     Unroll<kUnits>([&](auto u) HEED_ALWAYS_INLINE {
       Isa::StoreUnaligned(scores + u.value * Isa::kLanes,
-                          Isa::Mul(scale, Isa::ToFloat(sums[r.value][u.value])));
+                          Isa::Mul(scale, Isa::ToFloat(Isa::Total(sums[r.value][u.value]))));
     });
   });
 }
@@ -103,10 +100,7 @@ void WordSoftmax(WordSoftmaxArgs& args) {
   for (int key = 0; key < row.num_keys; key += Isa::kLanes) {
     const auto scale = Isa::Mul(Isa::LoadUnaligned(row.value_scales + key), to_word);
     const auto word = Isa::ToNearestInt(Isa::Mul(Isa::LoadUnaligned(row.scores + key), scale));
-    std::int16_t* words = args.words + key / Isa::kLanes * 4 * Isa::kLanes;
-    const auto pairs = Isa::PairWeights(word);
-    Isa::StoreInts(words, Isa::EvenWeights(pairs));
-    Isa::StoreInts(words + 2 * Isa::kLanes, Isa::OddWeights(pairs));
+    Isa::StoreFactors(args.words + key / Isa::kLanes * 4 * Isa::kLanes, word);
   }
   args.word_scale = largest / kWordLimit * factor;
 }
@@ -116,9 +110,9 @@ void WordSoftmax(WordSoftmaxArgs& args) {
 template <class Isa, int kRows, int kSteps>
 HEED_ALWAYS_INLINE inline void SumWordSteps(const WordValuesArgs& args, int first_row,
                                             std::int64_t first_step, const void* const** ahead,
-                                            typename Isa::Ints (&sums)[kRows][kSteps]) {
+                                            typename Isa::Sums (&sums)[kRows][kSteps]) {
   Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
-    Unroll<kSteps>([&](auto n) HEED_ALWAYS_INLINE { sums[r.value][n.value] = Isa::ZeroInts(); });
+    Unroll<kSteps>([&](auto n) HEED_ALWAYS_INLINE { sums[r.value][n.value] = Isa::ZeroSums(); });
   });
   const int num_units = args.values.num_blocks * kUnitsPerBlock<Isa>;
   const std::int16_t* words = args.words + first_row * kWordsPerRow;
@@ -130,16 +124,20 @@ HEED_ALWAYS_INLINE inline void SumWordSteps(const WordValuesArgs& args, int firs
     }
     Unroll<kSteps>([&](auto n) HEED_ALWAYS_INLINE {
       const std::int64_t step_bytes = args.values.offsets[first_step + n.value];
-      const auto fours = Isa::TransposeFours(Isa::LoadInts(bytes + step_bytes));
-      const auto even = Isa::EvenWords(fours), odd = Isa::OddWords(fours);
+      const auto fours = Isa::Spread(Isa::TransposeFours(Isa::LoadInts(bytes + step_bytes)));
       Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
         const std::int16_t* weights = words + r.value * kWordsPerRow + unit * 4 * Isa::kLanes;
         auto& sum = sums[r.value][n.value];
-        sum = Isa::DotWords(even, Isa::LoadInts(weights), sum);
-        sum = Isa::DotWords(odd, Isa::LoadInts(weights + 2 * Isa::kLanes), sum);
+        sum = Isa::AddProducts(fours, Isa::LoadFactors(weights), sum);
       });
     });
   }
+}
+
+template <class Isa, int kSteps>
+HEED_ALWAYS_INLINE inline void TotalOfSteps(const typename Isa::Sums (&sums)[kSteps],
+                                            typename Isa::Ints (&totals)[kSteps]) {
+  Unroll<kSteps>([&](auto n) HEED_ALWAYS_INLINE { totals[n.value] = Isa::Total(sums[n.value]); });
 }
 
 // kRows rows of o, one vector of elements. Two passes where the sums of all steps at once would not
@@ -150,18 +148,26 @@ HEED_ALWAYS_INLINE inline void AddWordValues(const WordValuesArgs& args, int fir
   const void* const* ahead = args.values.ahead + first_step * args.values.num_blocks;
   typename Isa::Ints totals[kRows];
   if constexpr (kRows <= Isa::kOnePassRows) {
-    typename Isa::Ints sums[kRows][Isa::kFours];
+    typename Isa::Sums sums[kRows][Isa::kFours];
     SumWordSteps<Isa, kRows, Isa::kFours>(args, first_row, first_step, &ahead, sums);
-    Unroll<kRows>([&](auto r)
-                      HEED_ALWAYS_INLINE { totals[r.value] = Isa::SumFours(sums[r.value]); });
+    Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
+      typename Isa::Ints fours[Isa::kFours];
+      TotalOfSteps<Isa>(sums[r.value], fours);
+      totals[r.value] = Isa::SumFours(fours);
+    });
   } else {
     constexpr int kSteps = Isa::kFours / 2;
-    typename Isa::Ints low[kRows][kSteps], high[kRows][kSteps];
+    typename Isa::Sums low[kRows][kSteps], high[kRows][kSteps];
+    typename Isa::Ints fours[kSteps];
     SumWordSteps<Isa, kRows, kSteps>(args, first_row, first_step, &ahead, low);
-    Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE { totals[r.value] = Isa::SumHalf(low[r.value]); });
+    Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
+      TotalOfSteps<Isa>(low[r.value], fours);
+      totals[r.value] = Isa::SumHalf(fours);
+    });
     SumWordSteps<Isa, kRows, kSteps>(args, first_row, first_step + kSteps, &ahead, high);
     Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
-      totals[r.value] = Isa::SumHalves(totals[r.value], Isa::SumHalf(high[r.value]));
+      TotalOfSteps<Isa>(high[r.value], fours);
+      totals[r.value] = Isa::SumHalves(totals[r.value], Isa::SumHalf(fours));
     });
   }
   Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
