@@ -51,12 +51,15 @@ def flag(name, value):
 
 
 def window_bounds(window):
-    """(left, right) as int64, None and every negative number meaning no bound (-1)."""
+    """(left, right) as int64, None and -1 meaning no bound. ValueError below -1."""
     try:
         left, right = window
     except (TypeError, ValueError):
         raise ValueError(f"window = {window!r}: must be a pair (left, right)") from None
-    return tuple(-1 if side is None else max(-1, integer("window", side)) for side in (left, right))
+    sides = tuple(-1 if side is None else integer("window", side) for side in (left, right))
+    if min(sides) < -1:
+        raise ValueError(f"window = {window!r}: each side must be -1 (no bound) or not negative")
+    return sides
 
 
 def planned_workspace_bytes(op, args):

@@ -132,18 +132,19 @@ Status Decode(const heed_decode_args_t* args) {
   return cpu::RunDecode(problem, plan, workspace.data());
 }
 
-Status PrepareDecode(const heed_decode_args_t* args, std::size_t* workspace_bytes) {
+Status PrepareDecode(const heed_decode_args_t* args, core::StepNeeds* needs) {
   core::DecodeProblem problem;
   core::DeviceFacts facts;
   Plan plan;
   HEED_RETURN_IF_ERROR(core::BuildDecodeProblem(args, Purpose::kPlan, &problem));
   HEED_RETURN_IF_ERROR(ReadFacts(problem.attention.exec, &facts));
   HEED_RETURN_IF_ERROR(core::PlanDecode(problem, facts, &plan, nullptr));
-  *workspace_bytes = plan.workspace_bytes;
+  *needs = {plan.workspace_bytes, core::StepUse::kReadOften};
   if (plan.row->backend == core::Backend::kWebgpu) {
     return webgpu::Decode(problem, plan, webgpu::Action::kPrepare);
   }
   if (plan.row->backend != core::Backend::kCuda) return {};
+  needs->use = cuda::StepUseOf(problem, plan);
   return cuda::Decode(problem, plan, cuda::Action::kPrepare);
 }
 

@@ -32,8 +32,9 @@ Status HostSessionDevice::CheckTensor(const core::TensorInfo& tensor, core::DTyp
                    core::DeviceText(tensor.device).c_str()));
 }
 
-Status HostSessionDevice::Upload(const core::SessionStep& step) {
+Status HostSessionDevice::Upload(const core::SessionStep& step, void** inputs) {
   core::PackStep(step, step.block);
+  *inputs = step.block;
   return {};
 }
 

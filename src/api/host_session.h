@@ -19,7 +19,7 @@ class HostSessionDevice final : public core::SessionDevice {
   core::Status Release(void* block) override;
   core::Status CheckTensor(const core::TensorInfo& tensor,
                            core::DType session_dtype) const override;
-  core::Status Upload(const core::SessionStep& step) override;
+  core::Status Upload(const core::SessionStep& step, void** inputs) override;
   core::Status Download(const void* rows, core::DType dtype,
                         const core::TensorInfo& target) override;
   core::Status Write(void* target, const void* host, std::size_t size_bytes) override;

@@ -1,5 +1,6 @@
 #include "core/cache_folder.h"
 
+#include "core/log.h"
 #include "core/os/os.h"
 
 namespace heed::core {
@@ -17,6 +18,10 @@ std::string CacheFolder(std::string* reason) {
                              Place{"HOME", "/.cache/heed"}}) {
     const std::string value = os::Environment(place.variable);
     if (value.starts_with('/')) return value + place.below;
+    if (!value.empty()) {
+      Log(LogLevel::kWarn,
+          std::string(place.variable) + " = " + value + ": must be an absolute path; ignored");
+    }
   }
   *reason = "none of HEED_CACHE_DIR, XDG_CACHE_HOME and HOME holds an absolute path";
   return {};

@@ -28,6 +28,16 @@ struct SessionStep {
   std::int64_t num_sequences = 0;
   std::array<Rows, 3> rows = {};
   std::array<Lengths, 2> lengths = {};
+  bool may_stay = false;  // on the host, where kernels read it
+};
+
+// How often the kernels of a decode call read its lengths, q, k_new and v_new. Once: they may as
+// well lie in host memory.
+enum class StepUse { kReadOften, kReadOnce, kReadOnceWhenRecorded };
+
+struct StepNeeds {
+  std::size_t workspace_bytes = 0;
+  StepUse use = StepUse::kReadOften;
 };
 
 class SessionDevice {
@@ -44,9 +54,13 @@ class SessionDevice {
   // Whether the upload of a step of so many bytes runs beside decode calls made before. Its block
   // must then not be that of the upload before.
   virtual bool UploadsAhead(std::size_t) const { return false; }
-  // Later decode calls see the step. The tensors may change as soon as the call returns, those in
-  // device memory once the work before the next Synchronize is done.
-  virtual Status Upload(const SessionStep& step) = 0;
+  // Later decode calls see the step at *inputs, laid out as in the block: there, or where the
+  // device keeps a step that may stay on the host, until a second upload after it. The tensors may
+  // change as soon as the call returns, those in device memory once the work before the next
+  // Synchronize is done.
+  virtual Status Upload(const SessionStep& step, void** inputs) = 0;
+  // Follows every decode call that reads the last upload and is no replay.
+  virtual Status MarkRead() { return {}; }
   // Waits for decode calls made before, and for a host tensor until it is written.
   virtual Status Download(const void* rows, DType dtype, const TensorInfo& target) = 0;
   // Plain bytes between the host and a block, or a place in one. Both wait until they are copied.
@@ -54,8 +68,8 @@ class SessionDevice {
   virtual Status Read(const void* source, std::size_t size_bytes, void* host) = 0;
   virtual Status Synchronize() = 0;
   // Decode calls on stream() between the two are recorded instead of run, together with the copy of
-  // the last upload; a new recording replaces the former one. *is_recording false: the device
-  // cannot, now or ever.
+  // the last upload where it has one; a new recording replaces the former one. *is_recording false:
+  // the device cannot, now or ever.
   virtual Status BeginRecording(bool* is_recording) {
     *is_recording = false;
     return {};

@@ -25,6 +25,7 @@ enum class Action { kPrepare, kRun };
 core::Status Forward(const core::ForwardProblem& problem, const core::Plan& plan, Action action);
 core::Status Backward(const core::BackwardProblem& problem, const core::Plan& plan, Action action);
 core::Status Decode(const core::DecodeProblem& problem, const core::Plan& plan, Action action);
+core::StepUse StepUseOf(const core::DecodeProblem& problem, const core::Plan& plan);
 core::Status QuantizeKv(const core::QuantizeKvProblem& problem, const core::Plan& plan,
                         Action action);
 core::Status Combine(const core::CombineProblem& problem, const core::Plan& plan, Action action);

@@ -12,6 +12,7 @@
 #include "cuda/kernels/decode/cluster_shape.h"
 #include "cuda/kernels/decode/shape.h"
 #include "cuda/kernels/decode/wide_shape.h"
+#include "cuda/kv_cache_args.h"
 #include "cuda/problem_args.h"
 #include "cuda/row_family.h"
 #include "cuda/size_limits.h"
@@ -149,12 +150,6 @@ LaunchShape AppendShapeOf(const DecodeProblem& problem) {
           kAppendWarps * 32, 0};
 }
 
-KvCacheArg CacheArgOf(const core::KvCacheView& view) {
-  return {RowsArgOf(view.rows), static_cast<float*>(view.scales.data),
-          RowsArgOf(view.scales).strides, view.scale_group_stride_elems,
-          static_cast<i32>(view.num_groups)};
-}
-
 CacheLengthsArg CacheLengthsArgOf(const DecodeProblem& problem) {
   return {IndexArgOf(problem.lengths),
           IndexArgOf(problem.batch_index),
@@ -205,6 +200,10 @@ DecodeCall CallOf(const DecodeProblem& problem, const Plan& plan, char* block,
   attend.lse = LseArgOf(attention.lse);
   attend.k = CacheArgOf(problem.k);
   attend.v = CacheArgOf(problem.v);
+  if (problem.appends()) {
+    attend.k_new = RowsArgOf(problem.k_new);
+    attend.v_new = RowsArgOf(problem.v_new);
+  }
   attend.lengths = CacheLengthsArgOf(problem);
   attend.schedule = schedule.arg;
   attend.partials = {reinterpret_cast<float*>(block + layout.partial_o),
@@ -212,10 +211,8 @@ DecodeCall CallOf(const DecodeProblem& problem, const Plan& plan, char* block,
                      reinterpret_cast<u32*>(block + layout.arrivals), 0};
   DecodeAppendArgs& append = call.append;
   append.problem = attend.problem;
-  if (problem.appends()) {
-    append.k_new = RowsArgOf(problem.k_new);
-    append.v_new = RowsArgOf(problem.v_new);
-  }
+  append.k_new = attend.k_new;
+  append.v_new = attend.v_new;
   append.k = attend.k;
   append.v = attend.v;
   append.lengths = attend.lengths;
@@ -237,33 +234,16 @@ std::size_t DecodeSharedBytesOf(const KernelRow& row, std::int64_t head_dim,
 
 namespace {
 
-CacheFormat FormatOf(heed_kv_format_t format) {
-  switch (format) {
-    case HEED_KV_INT8:
-      return CacheFormat::kInt8;
-    case HEED_KV_FP8_E4M3:
-      return CacheFormat::kFp8E4m3;
-    case HEED_KV_INT4:
-      return CacheFormat::kInt4;
-    default:
-      return CacheFormat::kPlain;
-  }
-}
-
-bool HasFormat(const core::KvCacheView& cache) {
-  return cache.layout == HEED_KV_LAYOUT_ROWS && FormatOf(cache.format) != CacheFormat::kPlain;
-}
-
 bool FitsUnits(const core::KvCacheView& cache) {
   constexpr std::int64_t kMostGroups = 8;
   const std::int64_t groups = cache.num_groups;
-  const int unit = DecodeUnitElems(FormatOf(cache.format));
+  const int unit = DecodeUnitElems(CacheFormatOf(cache.format));
   return groups <= kMostGroups && (groups & (groups - 1)) == 0 &&
          cache.head_dim % (groups * unit) == 0;
 }
 
 const char* WhyNotQuantised(const KernelRow& row, const DecodeProblem& problem) {
-  if (!HasFormat(problem.k)) return "takes plain, int8, fp8-e4m3 and int4 rows";
+  if (!HasCacheFormat(problem.k)) return "takes plain, int8, fp8-e4m3 and int4 rows";
   if (row.cuda.kv_groups == 1) return "takes no quantised cache";
   if (!FitsUnits(problem.k) || !FitsUnits(problem.v)) {
     return "takes 1, 2, 4 or 8 scales of a quantised row, each for a multiple of 32 elements, 64 "
@@ -304,8 +284,8 @@ int Log2Of(std::int64_t power_of_two) {
 std::int64_t CacheBytesOf(const DecodeProblem& problem) {
   const core::Shape& shape = problem.attention.shape;
   const std::int64_t row_bytes =
-      DecodeRowBytes(FormatOf(problem.k.format), static_cast<int>(shape.head_dim)) +
-      DecodeRowBytes(FormatOf(problem.v.format), static_cast<int>(shape.head_dim_v));
+      DecodeRowBytes(CacheFormatOf(problem.k.format), static_cast<int>(shape.head_dim)) +
+      DecodeRowBytes(CacheFormatOf(problem.v.format), static_cast<int>(shape.head_dim_v));
   return shape.batch * shape.num_kv_heads * problem.capacity_rows * row_bytes;
 }
 
@@ -313,7 +293,7 @@ std::int64_t CacheBytesOf(const DecodeProblem& problem) {
 void SetFormat(const DecodeProblem& problem, KernelTraits* traits) {
   const int most_bytes = DecodeSharedMemoryOf(DecodeShapeOf(*traits)).total_bytes;
   DecodeVariant variant = DecodeDecodeVariant(traits->variant);
-  variant.format = FormatOf(problem.k.format);
+  variant.format = CacheFormatOf(problem.k.format);
   variant.key_groups_log2 = Log2Of(problem.k.num_groups);
   variant.value_groups_log2 = Log2Of(problem.v.num_groups);
   traits->tile_kv *= 2;
@@ -368,15 +348,7 @@ KernelKey DecodeAppendKeyOf(const DecodeProblem& problem) {
   key.entry = KernelEntry::kDecodeAppend;
   key.traits.element = static_cast<int>(ElementOfDType(problem.attention.dtype()));
   key.traits.paged = problem.attention.block_table.present();
-  key.traits.variant = EncodeDecodeVariant({1, FormatOf(problem.k.format)});
-  return key;
-}
-
-KernelKey QuantizeKvKeyOf(core::DType source, heed_kv_format_t format) {
-  KernelKey key;
-  key.entry = KernelEntry::kQuantizeKv;
-  key.traits.element = static_cast<int>(ElementOfDType(source));
-  key.traits.variant = EncodeDecodeVariant({1, FormatOf(format)});
+  key.traits.variant = EncodeDecodeVariant({1, CacheFormatOf(problem.k.format)});
   return key;
 }
 
@@ -406,6 +378,14 @@ Status PlanDecode(const DecodeProblem& problem, const core::CudaFacts& facts, Pl
 
 namespace {
 
+// Whether one kernel can append and attend.
+bool CanFuseAppend(const DecodeProblem& problem, const KernelRow& row) {
+  const core::ForwardProblem& attention = problem.attention;
+  return HasClusters(row) && problem.appends() && !problem.rotary.present() &&
+         AccessOf({&problem.k_new, &problem.v_new, &problem.k.rows, &problem.v.rows},
+                  attention.shape.head_dim, attention.shape.head_dim_v) == RowAccess::kVector16;
+}
+
 // Counters for one captured call, whose replays follow one another. False when all are taken.
 bool TakeModuleArrivals(std::int64_t count, i64* first) {
   static std::atomic<std::int64_t> num_taken{0};
@@ -427,16 +407,29 @@ bool IsChained(const DecodeProblem& problem, KernelEntry entry) {
 
 }  // namespace
 
+core::StepUse StepUseOf(const DecodeProblem& problem, const Plan& plan) {
+  if (!CanFuseAppend(problem, *plan.row)) return core::StepUse::kReadOften;
+  return ScheduleOf(problem, *plan.row, plan.num_tasks).num_arrivals == 0
+             ? core::StepUse::kReadOnce
+             : core::StepUse::kReadOnceWhenRecorded;
+}
+
 Status Decode(const DecodeProblem& problem, const Plan& plan, Action action) {
   const core::Shape& shape = problem.attention.shape;
   const KernelKey attend_key = DecodeKeyOf(*plan.row, problem);
   const KernelKey append_key = DecodeAppendKeyOf(problem);
+  const KernelKey fused_key = AppendingKeyOf(attend_key);
+  const bool can_fuse = CanFuseAppend(problem, *plan.row);
   CallContext context;
   HEED_RETURN_IF_ERROR(context.Enter(problem.attention.exec));
   ErrorCounters* counters = nullptr;
   ErrorCounters* counters_on_device = nullptr;
   HEED_RETURN_IF_ERROR(context.device().Counters(context.driver(), &counters, &counters_on_device));
   if (action == Action::kPrepare) {
+    if (can_fuse) {
+      HEED_RETURN_IF_ERROR(PrepareKernel(context, fused_key, ShapeOf(fused_key, plan.num_tasks)));
+    }
+    if (StepUseOf(problem, plan) == core::StepUse::kReadOnce) return {};
     HEED_RETURN_IF_ERROR(PrepareKernel(context, append_key, AppendShapeOf(problem)));
     return PrepareKernel(context, attend_key, ShapeOf(attend_key, plan.num_tasks));
   }
@@ -447,44 +440,20 @@ Status Decode(const DecodeProblem& problem, const Plan& plan, Action action) {
   bool is_capturing = false;
   HEED_RETURN_IF_ERROR(context.IsCapturing(&is_capturing));
   LaunchShape append_shape = AppendShapeOf(problem);
-  LaunchShape attend_shape = ShapeOf(attend_key, plan.num_tasks);
-  append_shape.is_chained = attend_shape.is_chained = IsChained(problem, attend_key.entry);
+  append_shape.is_chained = IsChained(problem, attend_key.entry);
   const std::int64_t num_arrivals = call.append.num_arrivals;
-  if (!problem.appends() &&
+  KernelKey key = attend_key;
+  if ((!problem.appends() || can_fuse) &&
       (num_arrivals == 0 ||
        (is_capturing && TakeModuleArrivals(num_arrivals, &call.attend.partials.first)))) {
     call.attend.partials.arrivals = nullptr;
+    if (can_fuse) key = fused_key;
   } else {
     HEED_RETURN_IF_ERROR(LaunchKernel(context, append_key, append_shape, &call.append));
   }
-  return LaunchKernel(context, attend_key, attend_shape, &call.attend);
-}
-
-const char* WhyNotQuantizeKv(const core::QuantizeKvProblem& problem) {
-  if (!HasFormat(problem.target)) return "takes int8, fp8-e4m3 and int4 rows";
-  if (problem.target.format == HEED_KV_INT4 &&
-      problem.target.head_dim / problem.target.num_groups % 2 != 0) {
-    return "takes an even number of int4 elements for a scale";
-  }
-  return nullptr;
-}
-
-Status QuantizeKv(const core::QuantizeKvProblem& problem, const Plan&, Action action) {
-  const KernelKey key = QuantizeKvKeyOf(problem.source.dtype, problem.target.format);
-  QuantizeKvArgs args = {};
-  args.source = RowsArgOf(problem.source);
-  args.target = CacheArgOf(problem.target);
-  args.batch = problem.batch;
-  args.num_slots = problem.num_slots;
-  args.num_heads = problem.num_kv_heads;
-  args.head_dim = static_cast<i32>(problem.target.head_dim);
-  const std::int64_t num_rows = problem.batch * problem.num_slots * problem.num_kv_heads;
-  const LaunchShape shape = {device::CeilDiv<std::int64_t>(num_rows, kAppendWarps),
-                             kAppendWarps * 32, 0};
-  CallContext context;
-  HEED_RETURN_IF_ERROR(context.Enter(problem.exec));
-  if (action == Action::kPrepare) return PrepareKernel(context, key, shape);
-  return LaunchKernel(context, key, shape, &args);
+  LaunchShape attend_shape = ShapeOf(key, plan.num_tasks);
+  attend_shape.is_chained = append_shape.is_chained;
+  return LaunchKernel(context, key, attend_shape, &call.attend);
 }
 
 }  // namespace heed::cuda

@@ -117,4 +117,12 @@ const char* WhyNotClusters(const DecodeProblem& problem) {
   return nullptr;
 }
 
+KernelKey AppendingKeyOf(const KernelKey& attend_key) {
+  KernelKey key = attend_key;
+  DecodeVariant variant = DecodeDecodeVariant(key.traits.variant);
+  variant.appends = true;
+  key.traits.variant = EncodeDecodeVariant(variant);
+  return key;
+}
+
 }  // namespace heed::cuda

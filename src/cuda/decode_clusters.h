@@ -3,6 +3,7 @@
 #define HEED_CUDA_DECODE_CLUSTERS_H_
 
 #include "core/decode_problem.h"
+#include "cuda/function_store.h"
 
 namespace heed::cuda {
 
@@ -25,6 +26,9 @@ std::int64_t AloneBlocksOf(const core::DecodeProblem& problem);
 
 // As static text; null when they run the problem, whose rows are to be aligned besides.
 const char* WhyNotClusters(const core::DecodeProblem& problem);
+
+// The kernel that appends one token too, beside the one that attends alone.
+KernelKey AppendingKeyOf(const KernelKey& attend_key);
 
 }  // namespace heed::cuda
 

@@ -146,9 +146,10 @@ Status SessionDevice::Prepare(const CallContext& context, std::size_t size_bytes
   if (staging->data != nullptr) driver.memory_host_free(staging->data);
   staging->data = nullptr;
   staging->size_bytes = 0;
-  HEED_RETURN_IF_ERROR(
-      CheckResult(driver, driver.memory_host_alloc(&staging->data, size_bytes, kHostAllocPortable),
-                  Format("%zu bytes of pinned host memory", size_bytes).c_str()));
+  HEED_RETURN_IF_ERROR(CheckResult(
+      driver,
+      driver.memory_host_alloc(&staging->data, size_bytes, kHostAllocPortable | kHostAllocMapped),
+      Format("%zu bytes of pinned host memory", size_bytes).c_str()));
   staging->size_bytes = size_bytes;
   return {};
 }
@@ -205,34 +206,50 @@ bool SessionDevice::IsCopiedByGraphs(const core::SessionStep& step) const {
          });
 }
 
-Status SessionDevice::Upload(const core::SessionStep& step) {
+Status SessionDevice::Upload(const core::SessionStep& step, void** inputs) {
+  constexpr std::size_t kMostBytesInPlace = 64 << 10;  // 1 or 2 us of a PCIe bus, as a copy takes
   CallContext context;
   HEED_RETURN_IF_ERROR(context.Enter(exec_));
   const bool is_copied_by_graphs = IsCopiedByGraphs(step);
+  const bool stays = step.may_stay && is_copied_by_graphs && step.size_bytes <= kMostBytesInPlace;
+  in_place_ = nullptr;
+  *inputs = step.block;
   if (is_copied_by_graphs && step.block == recording_.block &&
-      step.size_bytes == recording_.step_bytes) {
+      step.size_bytes == recording_.step_bytes && stays == recording_.stays) {
     HEED_RETURN_IF_ERROR(Prepare(context, step.size_bytes, &recording_.staging));
     core::PackStep(step, recording_.staging.data);
     recording_.is_filled = true;
     last_staging_ = nullptr;
+    if (!stays) return {};
+    in_place_ = &recording_.staging;
+    *inputs = in_place_->data;
     return {};
   }
   recording_.is_filled = false;
-  const Driver& driver = context.driver();
   Staging& staging = uploads_[next_upload_];
   HEED_RETURN_IF_ERROR(Prepare(context, step.size_bytes, &staging));
   next_upload_ = (next_upload_ + 1) % kUploadsAhead;
   core::PackStep(step, staging.data);
+  last_staging_ = is_copied_by_graphs ? &staging : nullptr;
+  last_block_ = step.block;
+  last_bytes_ = is_copied_by_graphs ? step.size_bytes : 0;
+  last_stays_ = stays;
+  if (!stays) return SendRows(context, step, &staging);
+  in_place_ = &staging;
+  *inputs = staging.data;
+  return {};
+}
+
+Status SessionDevice::SendRows(const CallContext& context, const core::SessionStep& step,
+                               Staging* staging) {
+  const Driver& driver = context.driver();
   Stream stream = nullptr;
   HEED_RETURN_IF_ERROR(BeginUpload(context, step.size_bytes, &stream));
   HEED_RETURN_IF_ERROR(CheckResult(
       driver,
-      driver.memcpy_to_device_async(PointerOf(step.block), staging.data, step.size_bytes, stream),
+      driver.memcpy_to_device_async(PointerOf(step.block), staging->data, step.size_bytes, stream),
       "copying a step to the device"));
-  HEED_RETURN_IF_ERROR(EndUpload(context, staging.copied, stream));
-  last_staging_ = is_copied_by_graphs ? &staging : nullptr;
-  last_block_ = step.block;
-  last_bytes_ = is_copied_by_graphs ? step.size_bytes : 0;
+  HEED_RETURN_IF_ERROR(EndUpload(context, staging->copied, stream));
   for (const core::SessionStep::Rows& rows : step.rows) {
     if (core::IsHostDevice(rows.source->device)) continue;
     HEED_RETURN_IF_ERROR(
@@ -243,6 +260,15 @@ Status SessionDevice::Upload(const core::SessionStep& step) {
                     rows.source->name));
   }
   return {};
+}
+
+Status SessionDevice::MarkRead() {
+  if (in_place_ == nullptr) return {};
+  CallContext context;
+  HEED_RETURN_IF_ERROR(context.Enter(exec_));
+  return CheckResult(context.driver(),
+                     context.driver().event_record(in_place_->copied, context.stream()),
+                     "cuEventRecord");
 }
 
 Status SessionDevice::Download(const void* rows, core::DType dtype, const TensorInfo& target) {
@@ -305,7 +331,7 @@ Status SessionDevice::BeginRecording(bool* is_recording) {
   if (is_capturing || driver.graph_instantiate == nullptr) return {};
   // Refused by default streams.
   *is_recording = driver.stream_begin_capture(context.stream(), kCaptureRelaxed) == kSuccess;
-  if (!*is_recording || last_staging_ == nullptr) return {};
+  if (!*is_recording || last_staging_ == nullptr || last_stays_) return {};
   Status copied =
       CheckResult(driver,
                   driver.memcpy_to_device_async(PointerOf(last_block_), last_staging_->data,
@@ -335,10 +361,16 @@ Status SessionDevice::EndRecording() {
   }
   recording_.graph = made;
   // The staging that the graph reads leaves its turn to the former recording's.
-  if (last_staging_ != nullptr) std::swap(recording_.staging, *last_staging_);
-  recording_.block = last_block_;
-  recording_.step_bytes = last_staging_ != nullptr ? last_bytes_ : 0;
-  recording_.is_filled = last_staging_ != nullptr;
+  if (last_staging_ != nullptr) {
+    std::swap(recording_.staging, *last_staging_);
+    if (in_place_ != nullptr) in_place_ = &recording_.staging;
+    recording_.block = last_block_;
+    recording_.step_bytes = last_bytes_;
+    recording_.stays = last_stays_;
+  } else if (in_place_ == nullptr) {
+    recording_.step_bytes = 0;
+  }
+  recording_.is_filled = recording_.step_bytes > 0;
   last_staging_ = nullptr;
   return {};
 }
@@ -363,6 +395,7 @@ Status SessionDevice::SendUpload() {
   HEED_RETURN_IF_ERROR(context.Enter(exec_));
   const Driver& driver = context.driver();
   recording_.is_filled = false;
+  if (recording_.stays) return {};
   HEED_RETURN_IF_ERROR(CheckResult(
       driver,
       driver.memcpy_to_device_async(PointerOf(recording_.block), recording_.staging.data,

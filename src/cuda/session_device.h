@@ -1,9 +1,10 @@
 // Session memory on a GPU.
 //
 // A step comes through pinned host memory in one copy: cache lengths, q, k and v stand side by side
-// on both sides. Copies of small steps and kernels share one stream: a step must be copied before
-// it is attended to, so a second stream would only add events. Chunks of a prompt are copied on a
-// stream of their own, while the ones before are attended to.
+// on both sides. A small one that kernels read once is not even copied. Copies of small steps and
+// kernels share one stream: a step must be copied before it is attended to, so a second stream
+// would only add events. Chunks of a prompt are copied on a stream of their own, while the ones
+// before are attended to.
 #ifndef HEED_CUDA_SESSION_DEVICE_H_
 #define HEED_CUDA_SESSION_DEVICE_H_
 
@@ -32,7 +33,8 @@ class SessionDevice final : public core::SessionDevice {
   core::Status CheckTensor(const core::TensorInfo& tensor,
                            core::DType session_dtype) const override;
   bool UploadsAhead(std::size_t step_bytes) const override;
-  core::Status Upload(const core::SessionStep& step) override;
+  core::Status Upload(const core::SessionStep& step, void** inputs) override;
+  core::Status MarkRead() override;
   core::Status Download(const void* rows, core::DType dtype,
                         const core::TensorInfo& target) override;
   core::Status Write(void* target, const void* host, std::size_t size_bytes) override;
@@ -85,16 +87,21 @@ class SessionDevice final : public core::SessionDevice {
     GraphExec graph = nullptr;
     Staging staging;
     void* block = nullptr;
-    std::size_t step_bytes = 0;  // 0: copies nothing
+    std::size_t step_bytes = 0;  // 0: has no staging
+    bool stays = false;          // kernels read the staging, which is not copied
     bool is_filled = false;
   };
   // Of small steps from the host alone.
   bool IsCopiedByGraphs(const core::SessionStep& step) const;
+  core::Status SendRows(const CallContext& context, const core::SessionStep& step,
+                        Staging* staging);
   Recording recording_;
-  // Where the last upload is that a graph could copy, else null and 0.
+  // Where the last upload is that a graph could copy or read, else null and 0.
   Staging* last_staging_ = nullptr;
   void* last_block_ = nullptr;
   std::size_t last_bytes_ = 0;
+  bool last_stays_ = false;
+  Staging* in_place_ = nullptr;  // what kernels read the last upload from
 };
 
 }  // namespace heed::cuda

@@ -5,6 +5,7 @@
 #include "core/plan_decode.h"
 #include "core/session_config.h"
 #include "cuda/decode.h"
+#include "cuda/decode_clusters.h"
 #include "cuda/kernels/decode/shape.h"
 #include "cuda/shipped_label.h"
 
@@ -102,7 +103,8 @@ std::string VariantName(const KernelKey& key) {
   const DecodeVariant variant = DecodeDecodeVariant(key.traits.variant);
   if (key.entry == KernelEntry::kDecodeCluster) {
     constexpr const char* kNames[] = {".singles", "", ".quads", ".octets"};
-    return std::string(kNames[variant.cluster_log2]) + (variant.ctas_per_sm > 1 ? ".two" : "");
+    return std::string(kNames[variant.cluster_log2]) + (variant.ctas_per_sm > 1 ? ".two" : "") +
+           (variant.appends ? ".append" : "");
   }
   return key.traits.tile_q == kDecodeColumns ? ".columns" : "";
 }
@@ -118,9 +120,14 @@ void AddCall(const DecodeProblem& problem, const core::DeviceFacts& facts, const
              std::vector<KernelSource>* kernels) {
   core::Plan plan;
   if (!core::PlanDecode(problem, facts, &plan, nullptr).ok()) return;
+  const auto add = [&](const KernelKey& key) {
+    AddUnlessThere(
+        Labelled(key, plan.row->id + VariantName(key) + label, DecodeSharedBytesOfKey(key)),
+        kernels);
+  };
   const KernelKey key = DecodeKeyOf(*plan.row, problem);
-  AddUnlessThere(
-      Labelled(key, plan.row->id + VariantName(key) + label, DecodeSharedBytesOfKey(key)), kernels);
+  add(key);
+  if (key.entry == KernelEntry::kDecodeCluster) add(AppendingKeyOf(key));
   AddUnlessThere(
       Labelled(DecodeAppendKeyOf(problem), std::string("cuda.decode_append.") +
                                                core::DTypeName(problem.attention.dtype()) + label),

@@ -42,7 +42,7 @@ Session::Session(const core::SessionConfig& config, const heed_session_config_t&
   config_.exec.allocator = held_.exec().allocator;
 }
 
-Status Session::PrepareFirstStep() const {
+Status Session::PrepareFirstStep() {
   StepBlocks blocks;
   std::vector<std::int32_t> lengths;
   HEED_RETURN_IF_ERROR(LayOutCache(config_, &blocks.cache));
@@ -52,8 +52,11 @@ Status Session::PrepareFirstStep() const {
     blocks.lengths = lengths.data();
   }
   const StepCall call(config_, blocks, held_.score(), held_.exec());
-  std::size_t workspace_bytes = 0;
-  return calls_.prepare(&call.args(), &workspace_bytes);
+  core::StepNeeds needs;
+  HEED_RETURN_IF_ERROR(calls_.prepare(&call.args(), &needs));
+  steps_may_stay_ = needs.use == core::StepUse::kReadOnce ||
+                    (needs.use == core::StepUse::kReadOnceWhenRecorded && config_.use_graph);
+  return {};
 }
 
 Status Session::Start(std::unique_ptr<core::SessionDevice> device) {
@@ -142,7 +145,11 @@ Status Session::Upload(const Inputs& inputs) {
   step.num_sequences = config_.num_sequences;
   step.rows = {{{&inputs.q, layout.q_at}, {&inputs.k, layout.k_at}, {&inputs.v, layout.v_at}}};
   step.lengths = {{{before, layout.lengths_before_at}, {after, layout.lengths_after_at}}};
-  return device_->Upload(step);
+  step.may_stay = steps_may_stay_ && inputs.q.shape[1] == 1;
+  void* data = nullptr;
+  HEED_RETURN_IF_ERROR(device_->Upload(step, &data));
+  blocks_.inputs = static_cast<std::byte*>(data);
+  return {};
 }
 
 StepBlocks Session::StagedBlocks() const {
@@ -157,10 +164,10 @@ Status Session::Record(const StepKey& key) {
   heed_exec_args_t exec = held_.exec();
   recorded_step_ = {};
   HEED_RETURN_IF_ERROR(device_->SendUpload());
-  std::size_t workspace_bytes = 0;
+  core::StepNeeds needs;
   const StepCall planned(config_, blocks, held_.score(), exec);
-  HEED_RETURN_IF_ERROR(calls_.prepare(&planned.args(), &workspace_bytes));
-  HEED_RETURN_IF_ERROR(Ensure(workspace_bytes, &workspace_));
+  HEED_RETURN_IF_ERROR(calls_.prepare(&planned.args(), &needs));
+  HEED_RETURN_IF_ERROR(Ensure(needs.workspace_bytes, &workspace_));
   exec.workspace = workspace_.data;
   exec.workspace_bytes = workspace_.size_bytes;
   const StepCall call(config_, blocks, held_.score(), exec);
@@ -175,7 +182,7 @@ Status Session::Record(const StepKey& key) {
 }
 
 Status Session::RunStep() {
-  const StepKey key = {staged_tokens_, blocks_.step_block};
+  const StepKey key = {staged_tokens_, blocks_.step_block, blocks_.inputs != blocks_.step_block};
   const bool is_like_last = std::exchange(last_step_, key) == key;
   if (!config_.use_graph || uncached_tokens_ == 0) return Run(held_.score());
   if (recorded_step_ != key && is_like_last && can_record_) HEED_RETURN_IF_ERROR(Record(key));
@@ -190,6 +197,7 @@ Status Session::Run(const heed_score_args_t& score) {
   HEED_RETURN_IF_ERROR(device_->SendUpload());
   const StepCall call(config_, StagedBlocks(), score, held_.exec());
   HEED_RETURN_IF_ERROR(calls_.run(&call.args()));
+  HEED_RETURN_IF_ERROR(device_->MarkRead());
   cached_tokens_ += std::exchange(uncached_tokens_, 0);
   return {};
 }

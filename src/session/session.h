@@ -18,8 +18,8 @@ namespace heed::session {
 
 // The decode operation, which the API layer brings.
 struct DecodeCalls {
-  // What `run` would say before it runs, with its kernels loaded and the workspace it needs.
-  core::Status (*prepare)(const heed_decode_args_t* args, std::size_t* workspace_bytes);
+  // What `run` would say before it runs, with its kernels loaded and what it needs.
+  core::Status (*prepare)(const heed_decode_args_t* args, core::StepNeeds* needs);
   core::Status (*run)(const heed_decode_args_t* args);
 };
 
@@ -30,7 +30,7 @@ class Session {
           DecodeCalls calls);
 
   // What the planner says of a first step, for which its kernels are loaded.
-  core::Status PrepareFirstStep() const;
+  core::Status PrepareFirstStep();
   // Takes memory. Called once, before anything that follows.
   core::Status Start(std::unique_ptr<core::SessionDevice> device);
 
@@ -65,6 +65,7 @@ class Session {
   struct StepKey {
     std::int64_t num_tokens = 0;
     std::byte* step_block = nullptr;
+    bool is_in_place = false;  // on the host
     bool operator==(const StepKey&) const = default;
   };
 
@@ -90,6 +91,7 @@ class Session {
   std::int64_t uncached_tokens_ = 0;  // staged, and not yet in the cache
   std::int64_t staged_tokens_ = 0;    // whose queries the next decode takes; 0 = none
   bool has_output_ = false;
+  bool steps_may_stay_ = false;  // those of one token, on the host
   // With use_graph. Recorded when a second step of the same kind follows the first, so that prompts
   // of any length cost nothing.
   StepKey last_step_;

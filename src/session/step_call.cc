@@ -87,9 +87,9 @@ StepCall::StepCall(const core::SessionConfig& config, const StepBlocks& blocks,
   const CacheLayout& cache = blocks.cache;
   const StepLayout& step = blocks.step;
   const DType dtype = CacheDType(config);
-  std::byte* const rows = blocks.step_block;
+  std::byte* const rows = blocks.inputs;
   args_.q = SetRows(&q_, at(rows, step.q_at), config.num_q_heads, config.head_dim);
-  args_.o = SetRows(&o_, at(rows, step.o_at), config.num_q_heads, config.head_dim_v);
+  args_.o = SetRows(&o_, at(blocks.step_block, step.o_at), config.num_q_heads, config.head_dim_v);
   if (blocks.append == Append::kYes) {
     args_.k_new = SetRows(&k_new_, at(rows, step.k_at), config.num_kv_heads, config.head_dim);
     args_.v_new = SetRows(&v_new_, at(rows, step.v_at), config.num_kv_heads, config.head_dim_v);
@@ -138,7 +138,7 @@ const heed_tensor_t* StepCall::SetRows(Tensor* target, std::byte* data, std::int
 void StepCall::SetLengths(const StepBlocks& blocks) {
   const std::size_t at_bytes =
       blocks.append == Append::kYes ? blocks.step.lengths_before_at : blocks.step.lengths_after_at;
-  void* data = blocks.step_block == nullptr ? nullptr : blocks.step_block + at_bytes;
+  void* data = blocks.inputs == nullptr ? nullptr : blocks.inputs + at_bytes;
   // heed only reads lengths.
   if (blocks.lengths != nullptr) data = const_cast<std::int32_t*>(blocks.lengths);
   lengths_.shape = {config_.num_sequences};

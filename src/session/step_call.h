@@ -42,7 +42,8 @@ struct StepBlocks {
   CacheLayout cache;
   StepLayout step;
   std::byte* cache_block = nullptr;
-  std::byte* step_block = nullptr;
+  std::byte* step_block = nullptr;  // of the output
+  std::byte* inputs = nullptr;      // likewise laid out, for everything else
   std::int64_t num_tokens = 1;
   Append append = Append::kYes;
   const std::int32_t* lengths = nullptr;  // instead of the step's own, for planning

@@ -226,6 +226,12 @@ TEST(Decode, BadArgumentsComeFirst) {
       {[](DecodeCall& call) { call.args.cache_batch_index = &call.indices.abi; },
        "cache_batch_index[1] = 2: must be from 0 to 1 (last row of k_cache)"},
       {[](DecodeCall& call) {
+         call.Append();
+         call.indices.data<std::int32_t>()[0] = call.indices.data<std::int32_t>()[1] = 1;
+         call.args.cache_batch_index = &call.indices.abi;
+       },
+       "cache_batch_index[1] = 1: must differ from cache_batch_index[0] where k_new is given"},
+      {[](DecodeCall& call) {
          call.indices.data<std::int32_t>()[0] = 9;
          call.args.cache_leftpad = &call.indices.abi;
        },

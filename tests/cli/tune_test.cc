@@ -90,6 +90,7 @@ TEST_F(TuneCli, RefusesWrongUse) {
   ExpectError(Tune({"--d", "9000"}), 2, "--d");  // given twice
   ExpectError(Tune({"--gpu", "1"}), 2, "--gpu: belongs to --backend cuda");
   ExpectError(Tune({"--seed", "1"}), 2, "--seed");
+  ExpectError(Tune({"--forbid-slower"}), 2, "--forbid-slower: has no effect");
   ExpectError(Run("tune", {"--rounds", "0"}), 2, "--rounds");
   ExpectError(Run("tune", {"--slice-seconds", "nan"}), 2, "slice_seconds = nan");
   ExpectError(Run("tune", {"--d", "9000"}), 3, "no kernel row");

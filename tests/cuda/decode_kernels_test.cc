@@ -6,6 +6,7 @@
 #include "core/os/os.h"
 #include "core/plan_decode.h"
 #include "cuda/decode.h"
+#include "cuda/decode_clusters.h"
 #include "cuda/nvrtc.h"
 #include "cuda/resources.h"
 
@@ -76,6 +77,9 @@ TEST(CudaDecodeKernels, CompileWithoutSpills) {
     ASSERT_TRUE(planned.ok()) << planned.message();
     EXPECT_EQ(plan.row->tile_q_rows == 8, c.batch == 1);
     ExpectCompiles(*compiler, c, cuda::DecodeKeyOf(*plan.row, problem), 0);
+    if (plan.row->tile_q_rows == 8) {
+      ExpectCompiles(*compiler, c, cuda::AppendingKeyOf(cuda::DecodeKeyOf(*plan.row, problem)), 0);
+    }
     // The division of a quantised append, correctly rounded, is a function that is called.
     ExpectCompiles(*compiler, c, cuda::DecodeAppendKeyOf(problem),
                    c.format == HEED_KV_PLAIN ? 0 : 24);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "core/os/files.h"
 #include "cuda/fixture.h"
@@ -242,6 +243,18 @@ TEST(CacheFolder, FollowsTheEnvironment) {
     const test::ScopedVariable off("HEED_CACHE", "0");
     EXPECT_EQ(CacheFolder(&reason), "");
     EXPECT_EQ(reason, "HEED_CACHE=0");
+  }
+  {
+    const test::ScopedVariable relative("HEED_CACHE_DIR", "relative");
+    const test::TemporaryFolder folder;
+    const std::string log = folder.Path("log");
+    const test::ScopedVariable logged("HEED_LOG", ("warn:" + log).c_str());
+    EXPECT_EQ(CacheFolder(&reason), "/xdg/heed");
+    std::ifstream lines(log);
+    std::string line;
+    std::getline(lines, line);
+    EXPECT_NE(line.find("HEED_CACHE_DIR = relative: must be an absolute path"), std::string::npos)
+        << line;
   }
   const test::ScopedVariable no_own("HEED_CACHE_DIR", nullptr);
   EXPECT_EQ(CacheFolder(&reason), "/xdg/heed");

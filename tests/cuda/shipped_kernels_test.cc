@@ -146,9 +146,11 @@ TEST(ShippedKernels, HaveThoseOfDecode) {
     EXPECT_EQ(NumContaining(OfDecode(ShippedKernels({.major = 8, .minor = 0})),
                             ".decode." + type + ".d576.q64k32.latent.s2.plain"),
               1);
-    // Few and many heads, and batches of them; short rows have clusters of two more kinds.
+    // Few and many heads, and batches of them; short rows have clusters of two more kinds. Each
+    // also appends.
     const std::vector<KernelSource> hopper = OfDecode(ShippedKernels(kHopper));
-    EXPECT_EQ(NumContaining(hopper, "cuda.sm90.decode." + type), 8);
+    EXPECT_EQ(NumContaining(hopper, "cuda.sm90.decode." + type), 16);
+    EXPECT_EQ(EndingIn(hopper, ".append.plain").size(), 16u);
     EXPECT_EQ(EndingIn(hopper, ".octets.plain").size(), 4u);
   }
   // Plain code of 9.0 has no clusters in its rows.

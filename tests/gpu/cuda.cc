@@ -24,6 +24,9 @@ struct Functions {
   Result (*fill)(Pointer, unsigned char, std::size_t);
   Result (*to_device)(Pointer, const void*, std::size_t);
   Result (*to_host)(void*, Pointer, std::size_t);
+  Result (*allocate_pinned)(void**, std::size_t, unsigned);
+  Result (*free_pinned)(void*);
+  Result (*copy_async)(Pointer, const void*, std::size_t, CudaStream);
   Result (*memory_info)(std::size_t*, std::size_t*);
   Result (*stream_create)(CudaStream*, unsigned);
   Result (*stream_destroy)(CudaStream);
@@ -74,6 +77,9 @@ Loaded Load() {
   bind(&f.fill, "cuMemsetD8_v2");
   bind(&f.to_device, "cuMemcpyHtoD_v2");
   bind(&f.to_host, "cuMemcpyDtoH_v2");
+  bind(&f.allocate_pinned, "cuMemHostAlloc");
+  bind(&f.free_pinned, "cuMemFreeHost");
+  bind(&f.copy_async, "cuMemcpyHtoDAsync_v2");
   bind(&f.memory_info, "cuMemGetInfo_v2");
   bind(&f.stream_create, "cuStreamCreate");
   bind(&f.stream_destroy, "cuStreamDestroy_v2");
@@ -153,6 +159,16 @@ void Cuda::ToDevice(std::uint64_t block, const void* host, std::size_t size_byte
 }
 void Cuda::ToHost(void* host, std::uint64_t block, std::size_t size_bytes) {
   if (size_bytes > 0) Require(F().to_host(host, block, size_bytes), "cuMemcpyDtoH");
+}
+void* Cuda::AllocatePinned(std::size_t size_bytes) {
+  void* memory = nullptr;
+  Require(F().allocate_pinned(&memory, size_bytes, 0), "cuMemHostAlloc");
+  return memory;
+}
+void Cuda::FreePinned(void* memory) { Require(F().free_pinned(memory), "cuMemFreeHost"); }
+void Cuda::CopyAsync(std::uint64_t block, const void* pinned, std::size_t size_bytes,
+                     CudaStream stream) {
+  Require(F().copy_async(block, pinned, size_bytes, stream), "cuMemcpyHtoDAsync");
 }
 void Cuda::Synchronize() { Require(F().synchronize(), "cuCtxSynchronize"); }
 

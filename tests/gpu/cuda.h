@@ -34,6 +34,11 @@ class Cuda {
   void Fill(std::uint64_t block, unsigned char value, std::size_t size_bytes);
   void ToDevice(std::uint64_t block, const void* host, std::size_t size_bytes);
   void ToHost(void* host, std::uint64_t block, std::size_t size_bytes);
+  // Pinned host memory, and a copy of it to the device in the order of a stream.
+  void* AllocatePinned(std::size_t size_bytes);
+  void FreePinned(void* memory);
+  void CopyAsync(std::uint64_t block, const void* pinned, std::size_t size_bytes,
+                 CudaStream stream);
   void Synchronize();
   // Empty, or the error that an earlier launch left: it cannot be cleared.
   std::string StickyError();

@@ -223,7 +223,9 @@ TEST(GpuDecode, ClustersShareTasks) {
       c.num_kv_heads = tasks.num_kv_heads;
       c.group = tasks.group;
       c.slots = length + 1 + num_checks % 3;
-      c.appends = num_checks % 4 == 1;
+      // With both head dims, a batch index and padding among those that append.
+      constexpr std::int64_t kAppending = 0b10010110;
+      c.appends = (kAppending >> num_checks % 8 & 1) != 0;
       c.causal = HEED_CAUSAL_ON;
       c.has_sinks = num_checks % 3 == 1;
       c.has_batch_index = num_checks % 4 == 2;

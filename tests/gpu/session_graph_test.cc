@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu/cuda.h"
@@ -142,18 +145,44 @@ TEST(GpuSessionGraph, ChunksCopiedAheadGiveTheSameBits) {
   }
 }
 
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
+struct Spread {
+  double median = 0.0, p95 = 0.0, p99 = 0.0;
+};
+
+Spread SpreadOf(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const auto at = [&](double part) {
+    return values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1))];
+  };
+  return {at(0.5), at(0.95), at(0.99)};
+}
+
+constexpr int kWarmUpSteps = 50, kTimedSteps = 200;
+
+// Microseconds between events on a stream around `work`, the stream idle before each.
+template <class Work>
+Spread TimeBetweenEvents(CudaStream stream, Work&& work) {
+  Cuda& cuda = Cuda::Get();
+  const CudaEvent begin = cuda.NewEvent(), end = cuda.NewEvent();
+  std::vector<double> us;
+  for (int step = 0; step < kWarmUpSteps + kTimedSteps; ++step) {
+    cuda.Record(begin, stream);
+    work();
+    cuda.Record(end, stream);
+    cuda.Wait(stream);
+    if (step >= kWarmUpSteps) us.push_back(1000.0 * cuda.Milliseconds(begin, end));
+  }
+  cuda.Destroy(begin);
+  cuda.Destroy(end);
+  return SpreadOf(std::move(us));
 }
 
 struct StepTimes {
-  double events_us = 0.0;  // around append and decode
-  double host_us = 0.0;    // of the whole step, its output on the host
+  Spread events_us;  // around append and decode
+  Spread host_us;    // of the whole step, its output on the host
 };
 
-// 50 steps before 200 that are timed, at `tokens` tokens.
+// At `tokens` tokens.
 StepTimes TimeSteps(const Shape& shape, std::int64_t tokens, heed_toggle_t use_graph) {
   Cuda& cuda = Cuda::Get();
   const CudaStream stream = cuda.NewStream();
@@ -164,7 +193,7 @@ StepTimes TimeSteps(const Shape& shape, std::int64_t tokens, heed_toggle_t use_g
     session.Fill(tokens - 1, 1);
     session.Append();
     session.Fill(1, 2);
-    for (int step = 0; step < 250; ++step) {
+    for (int step = 0; step < kWarmUpSteps + kTimedSteps; ++step) {
       const auto started = std::chrono::steady_clock::now();
       cuda.Record(begin, stream);
       session.Append();
@@ -174,7 +203,7 @@ StepTimes TimeSteps(const Shape& shape, std::int64_t tokens, heed_toggle_t use_g
       const std::chrono::duration<double, std::micro> took =
           std::chrono::steady_clock::now() - started;
       EXPECT_EQ(heed_session_truncate(session.get(), tokens - 1), HEED_OK);
-      if (step < 50) continue;
+      if (step < kWarmUpSteps) continue;
       events_us.push_back(1000.0 * cuda.Milliseconds(begin, end));
       host_us.push_back(took.count());
     }
@@ -182,10 +211,40 @@ StepTimes TimeSteps(const Shape& shape, std::int64_t tokens, heed_toggle_t use_g
   cuda.Destroy(begin);
   cuda.Destroy(end);
   cuda.Destroy(stream);
-  return {Median(events_us), Median(host_us)};
+  return {SpreadOf(std::move(events_us)), SpreadOf(std::move(host_us))};
 }
 
+std::string Json(const char* name, const Spread& spread) {
+  char text[160];
+  std::snprintf(text, sizeof text, "\"%s\": {\"median\": %.2f, \"p95\": %.2f, \"p99\": %.2f}", name,
+                spread.median, spread.p95, spread.p99);
+  return text;
+}
+
+// What no step can be faster than by this way of measuring: events around nothing, and around a
+// copy of as many bytes.
+std::string TimesWithoutASession(std::size_t step_bytes) {
+  Cuda& cuda = Cuda::Get();
+  const CudaStream stream = cuda.NewStream();
+  const std::uint64_t block = cuda.Allocate(step_bytes);
+  void* const pinned = cuda.AllocatePinned(step_bytes);
+  const Spread nothing = TimeBetweenEvents(stream, [] {});
+  const Spread copy =
+      TimeBetweenEvents(stream, [&] { cuda.CopyAsync(block, pinned, step_bytes, stream); });
+  cuda.FreePinned(pinned);
+  cuda.Free(block);
+  cuda.Destroy(stream);
+  std::printf("between events: %.1f us around nothing, %.1f around a copy of %zu bytes\n",
+              nothing.median, copy.median, step_bytes);
+  return "{\"bytes\": " + std::to_string(step_bytes) + ", " + Json("nothing_us", nothing) + ", " +
+         Json("copy_us", copy) + "}";
+}
+
+// HEED_SESSION_STEP_JSON names a file to write, for bench/results.
 TEST(GpuSessionGraph, PrintsTheTimeOfAStep) {
+  constexpr std::size_t kStepBytes = std::size_t{3} * 14 * 64 * 2;
+  std::string json = "{\n \"copy\": " + TimesWithoutASession(kStepBytes) + ",\n \"steps\": [";
+  const char* separator = "\n  ";
   for (const Shape& shape :
        {Shape{1, 9, 9, 64}, Shape{1, 14, 14, 64}, Shape{1, 14, 2, 64}, Shape{1, 12, 12, 128}}) {
     for (const std::int64_t tokens : {64, 1024, 2048}) {
@@ -195,11 +254,27 @@ TEST(GpuSessionGraph, PrintsTheTimeOfAStep) {
           "step of %lld/%lld heads x %lld, %lld tokens: %.1f us between events, %.1f as a "
           "graph; with its output on the host %.1f us, %.1f as a graph\n",
           static_cast<long long>(shape.num_q_heads), static_cast<long long>(shape.num_kv_heads),
-          static_cast<long long>(shape.head_dim), static_cast<long long>(tokens), plain.events_us,
-          replayed.events_us, plain.host_us, replayed.host_us);
-      EXPECT_GT(replayed.events_us, 0.0);
+          static_cast<long long>(shape.head_dim), static_cast<long long>(tokens),
+          plain.events_us.median, replayed.events_us.median, plain.host_us.median,
+          replayed.host_us.median);
+      EXPECT_GT(replayed.events_us.median, 0.0);
+      json += separator;
+      json += "{\"num_q_heads\": " + std::to_string(shape.num_q_heads) +
+              ", \"num_kv_heads\": " + std::to_string(shape.num_kv_heads) +
+              ", \"head_dim\": " + std::to_string(shape.head_dim) +
+              ", \"tokens\": " + std::to_string(tokens) + ",\n   " +
+              Json("events_us", plain.events_us) + ", " + Json("host_us", plain.host_us) +
+              ",\n   " + Json("graph_events_us", replayed.events_us) + ", " +
+              Json("graph_host_us", replayed.host_us) + "}";
+      separator = ",\n  ";
     }
   }
+  const char* path = std::getenv("HEED_SESSION_STEP_JSON");
+  if (path == nullptr) return;
+  std::FILE* file = std::fopen(path, "w");
+  ASSERT_NE(file, nullptr) << path;
+  std::fprintf(file, "%s\n ]\n}\n", json.c_str());
+  EXPECT_EQ(std::fclose(file), 0);
 }
 
 }  // namespace

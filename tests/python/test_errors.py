@@ -19,6 +19,7 @@ def arrays():
     ({"alignment": "left"}, ValueError, "alignment = 'left': must be one of bottom_right"),
     ({"backend": "gpu"}, ValueError, "backend = 'gpu': must be one of auto, cpu"),
     ({"window": 3}, ValueError, "window = 3: must be a pair"),
+    ({"window": (-2, 0)}, ValueError, r"window = \(-2, 0\): each side must be -1 .* or not"),
     ({"window": (1.5, 0)}, TypeError, "window = 1.5: must be an integer"),
     ({"dropout_p": 1.0}, heed.InvalidArgumentError, "dropout_p"),
     ({"scale": float("nan")}, heed.InvalidArgumentError, "scale"),

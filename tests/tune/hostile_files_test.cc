@@ -87,7 +87,11 @@ TEST_F(HostileFiles, AFolderInItsPlace) {
   options.slice_seconds = 1e-4;
   EXPECT_EQ(heed_tune(HEED_OP_FORWARD, &call.args, &options), HEED_UNAVAILABLE);
   EXPECT_TRUE(Contains(heed_last_error(), "tuning cannot be stored: ")) << heed_last_error();
-  EXPECT_EQ(heed_tune_clear(nullptr), HEED_OK) << heed_last_error();
+  std::int64_t num_removed = -1;
+  EXPECT_EQ(heed_tune_clear(&num_removed), HEED_OK) << heed_last_error();
+  EXPECT_EQ(num_removed, 0) << "a folder is not heed's to remove";
+  EXPECT_TRUE(std::filesystem::is_directory(PathOf(record)));
+  std::filesystem::remove(PathOf(record));
   EXPECT_EQ(heed_tune(HEED_OP_FORWARD, &call.args, &options), HEED_OK) << heed_last_error();
 }
 

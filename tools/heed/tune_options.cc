@@ -36,6 +36,10 @@ void RequireTuneEffect(const CLI::App& tune, const TuneOptions& options, heed_ba
   if (tune.count("--seed") > 0) {
     throw InputError("--seed: has no effect, the library draws tensors of its own; leave it out");
   }
+  if (tune.count("--forbid-slower") > 0) {
+    throw InputError(
+        "--forbid-slower: has no effect, every row that can run is measured; leave it out");
+  }
   if (tune.count("--gpu") > 0 && backend != HEED_BACKEND_CUDA) {
     throw InputError("--gpu: belongs to --backend cuda");
   }

@@ -12,7 +12,8 @@ def score_options(*, softmax_scale=None, causal=False, window_size=(-1, -1), sof
     options = {}
     if softmax_scale is not None:
         options["scale"] = float(softmax_scale)
-    left, right = (-1 if side is None else int(side) for side in window_size)
+    # There every negative number means no bound.
+    left, right = (-1 if side is None else max(-1, int(side)) for side in window_size)
     if causal:
         options["causal"] = True
         right = -1

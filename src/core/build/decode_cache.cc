@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "core/build/kv_format.h"
@@ -128,6 +129,23 @@ Status CheckEntries(const IndexArrays& arrays, const CacheOperands& operands,
   return {};
 }
 
+// Two sequences of one cache row that both append would write each other's keys.
+Status CheckRowsDiffer(const IndexArrays& arrays, const CacheOperands& operands) {
+  const IndexView batch_index = IndexViewOf(arrays.batch_index);
+  if (!batch_index.present()) return {};
+  std::vector<std::pair<std::int64_t, std::int64_t>> owners;  // cache row, sequence
+  for (std::int64_t b = 0; b < operands.q.shape[0]; ++b) owners.emplace_back(batch_index.At(b), b);
+  std::sort(owners.begin(), owners.end());
+  const auto twice =
+      std::adjacent_find(owners.begin(), owners.end(),
+                         [](const auto& a, const auto& b) { return a.first == b.first; });
+  if (twice == owners.end()) return {};
+  return InvalidArgument(Format("cache_batch_index[%" PRId64 "] = %" PRId64
+                                ": must differ from cache_batch_index[%" PRId64
+                                "] where k_new is given",
+                                twice[1].second, twice->first, twice->second));
+}
+
 Status CheckPages(const CacheOperands& operands, const std::vector<std::int32_t>& total_rows,
                   const CacheFacts& facts) {
   if (!facts.block_table.present()) return {};
@@ -187,6 +205,7 @@ Status CheckCacheLengths(const DecodeArgs& args, const CacheOperands& operands,
   }
   if (!IsHostDevice(reader->home_device())) return {};
   HEED_RETURN_IF_ERROR(CheckEntries(arrays, operands, capacity_rows - appended_rows));
+  if (args.appends()) HEED_RETURN_IF_ERROR(CheckRowsDiffer(arrays, operands));
   std::vector<std::int32_t> total_rows;
   for (std::int64_t b = 0; b < batch; ++b) {
     const std::int64_t rows = IndexViewOf(arrays.lengths).At(b) + appended_rows;

@@ -142,12 +142,16 @@ Status FindKernel(const char* source, const char* id, const KernelRow** row) {
     }
     best_chars = std::max(best_chars, CommonPrefixChars(candidate.id, id));
   }
+  constexpr int kMostIds = 5;
   std::string close;
+  int num_close = 0;
   for (const KernelRow& candidate : KernelRows()) {
     if (CommonPrefixChars(candidate.id, id) < best_chars) continue;
+    if (++num_close > kMostIds) continue;
     close += close.empty() ? "" : ", ";
     close += candidate.id;
   }
+  if (num_close > kMostIds) close += Format(" and %d more", num_close - kMostIds);
   return InvalidArgument(
       Format("%s = %.128s: no such kernel row; close ids: %s", source, id, close.c_str()));
 }

@@ -227,7 +227,7 @@ bool IsRegularFile(const std::string& path) {
 }
 
 bool RemoveFile(const std::string& path, std::string* error) {
-  if (std::remove(path.c_str()) == 0 || errno == ENOENT) return true;
+  if (unlink(path.c_str()) == 0 || errno == ENOENT) return true;
   *error = Reason(path, "remove");
   return false;
 }

@@ -58,7 +58,7 @@ bool EnsurePrivateFolder(const std::string& path, std::string* error);
 // Names in a folder, sorted, without "." and ".."; empty when it cannot be read.
 std::vector<std::string> ListFolder(const std::string& path);
 bool IsRegularFile(const std::string& path);
-// A file or an empty folder. True when it is gone afterwards, whoever removed it.
+// A file, link or pipe, but no folder. True when it is gone afterwards, whoever removed it.
 bool RemoveFile(const std::string& path, std::string* error);
 
 // Appends in one write, so that lines of several processes do not mix. "" means standard error.

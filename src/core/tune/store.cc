@@ -97,10 +97,11 @@ Status RemoveRecords(std::int64_t* num_removed) {
   *num_removed = 0;
   HEED_RETURN_IF_ERROR(FindFolder(&folder));
   for (const std::string& path : RecordPaths(folder)) {
-    if (!os::RemoveFile(path, &error)) {
+    if (os::RemoveFile(path, &error)) {
+      ++*num_removed;
+    } else if (os::IsRegularFile(path)) {
       return {HEED_UNAVAILABLE, "tuning cannot be removed: " + error};
-    }
-    ++*num_removed;
+    }  // else a folder, which is not heed's
   }
   return {};
 }

@@ -61,7 +61,8 @@ struct DecodePartialsArg {
 struct DecodeArgs {
   ProblemArg problem;  // lengths.max_q_len: new tokens; the rest of lengths is unused
   RowsArg q, o;
-  LseArg lse;  // data null = not wanted
+  RowsArg k_new, v_new;  // only where the kernel appends them
+  LseArg lse;            // data null = not wanted
   KvCacheArg k, v;
   CacheLengthsArg lengths;
   DecodeScheduleArg schedule;

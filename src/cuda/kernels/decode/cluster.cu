@@ -10,11 +10,16 @@
 // The end: warps add up in shared memory, each CTA sends every column to the CTA of its cluster
 // that sums it, and where several clusters had a part (long sequences), the one that comes last
 // adds partial results up in the order of the keys.
+//
+// With a row to append (kAppends) one CTA of a cluster reads the step's queries and rows, which may
+// lie in the host's memory, and sends them to the others; the warp that has the new key stores it.
 // Workload: reads K and V once. Short sequences are bound by the chain length -> rows -> products
 // -> sums, so everything stands here once and what does not depend on lengths starts before them.
 #include "heed_traits.h"
 //
 #include "cuda/kernels/decode/cluster_shape.h"
+#include "cuda/kernels/decode/cluster_step.cuh"
+#include "cuda/kernels/decode/cluster_sum.cuh"
 #include "cuda/kernels/decode/output.cuh"
 #include "cuda/kernels/ptx/chain.cuh"
 #include "cuda/kernels/ptx/cluster.cuh"
@@ -42,6 +47,7 @@ struct Config {
 };
 
 constexpr int kStages = Traits::kNumStages;
+constexpr bool kAppends = Config::kVariant.appends;
 
 // Which keys of which task a CTA has.
 struct Share {
@@ -222,33 +228,6 @@ __device__ __forceinline__ void AttendKeys(WarpState& state, u32 address, i32 fi
   }
 }
 
-// Four columns of O with the state of their row.
-struct QuadSum {
-  float2 state;  // {maximum in log2 units, sum}
-  float4 o;
-};
-
-// kCount partial results, of which at least one exists.
-template <int kCount>
-__device__ __forceinline__ QuadSum SumOf(const float2 (&states)[kCount],
-                                         const float4 (&o)[kCount]) {
-  float highest = states[0].x;
-#pragma unroll
-  for (int i = 1; i < kCount; ++i) highest = fmaxf(highest, states[i].x);
-  const float reference = device::FiniteMax(highest);
-  QuadSum sum = {make_float2(highest, 0.0f), make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const float weight = ptx::Exp2(states[i].x - reference);
-    sum.state.y = fmaf(weight, states[i].y, sum.state.y);
-    sum.o.x = fmaf(weight, o[i].x, sum.o.x);
-    sum.o.y = fmaf(weight, o[i].y, sum.o.y);
-    sum.o.z = fmaf(weight, o[i].z, sum.o.z);
-    sum.o.w = fmaf(weight, o[i].w, sum.o.w);
-  }
-  return sum;
-}
-
 // Leaves what the warp has in its ring, rows of kSumRowElems.
 __device__ __forceinline__ void StoreWarp(const WarpState& state, unsigned char* shared, int warp,
                                           i32 group) {
@@ -291,7 +270,7 @@ __device__ __forceinline__ void SendSums(unsigned char* shared, i32 group, u32 r
         reinterpret_cast<const float*>(shared + warp * Config::kShared.warp_bytes) +
         row * Config::kSumRowElems + d);
   }
-  const QuadSum sum = SumOf(states, o);
+  const ColumnSum sum = SumOf(states, o);
   constexpr int kCtas = Config::kClusterCtas;
   constexpr int kQuads = kClusterTileRows * Config::kRowQuads;
   const u32 place = rank * (kQuads / kCtas) + static_cast<u32>(quad / kCtas);
@@ -303,7 +282,7 @@ __device__ __forceinline__ void SendSums(unsigned char* shared, i32 group, u32 r
 }
 
 // Partial results of several clusters: o and states [task, split, quad].
-__device__ __forceinline__ bool MergeSplits(QuadSum* sum, const DecodeArgs& args,
+__device__ __forceinline__ bool MergeSplits(ColumnSum* sum, const DecodeArgs& args,
                                             const Share& share, int quad, bool is_real) {
   constexpr int kQuads = kClusterTileRows * Config::kRowQuads;
   const i64 first_quad = i64{share.task} * args.schedule.num_clusters * kQuads + quad;
@@ -327,7 +306,7 @@ __device__ __forceinline__ bool MergeSplits(QuadSum* sum, const DecodeArgs& args
   }
   if (__shfl_sync(0xFFFFFFFFu, is_last ? 1 : 0, 0) == 0) return false;
   constexpr int kAtATime = 8;
-  QuadSum total = {make_float2(-device::kInfinity, 0.0f), make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
+  ColumnSum total = {make_float2(-device::kInfinity, 0.0f), make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
 #pragma unroll 1
   for (i32 first = 0; first < share.num_splits; first += kAtATime) {
     float2 part_states[kAtATime + 1];
@@ -358,7 +337,7 @@ __device__ __forceinline__ void FinishQuads(const DecodeArgs& args, const Share&
   if (own / 32 * 32 * kCtas >= num_quads) return;
   const int quad = own * kCtas + static_cast<int>(share.rank);
   const bool is_real = quad < num_quads;
-  QuadSum sum;
+  ColumnSum sum;
   ptx::BarrierWait(ptx::SharedAddress(shared) + Config::kShared.barrier_offset_bytes, 0);
   if (is_real) {
     float2 states[kCtas];
@@ -394,29 +373,37 @@ extern "C" __global__ void __cluster_dims__(Config::kClusterCtas, 1, 1)
   extern __shared__ __align__(1024) unsigned char shared[];
   const CacheLengthsArg& lengths = args.lengths;
   Share share = MakeShare(args);
+  const ClusterStep<Config> step{args, shared};
   const int warp = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 32, 0);
   if (threadIdx.x == 0) {
-    const u32 barrier = ptx::SharedAddress(shared) + Config::kShared.barrier_offset_bytes;
-    ptx::BarrierInit(barrier, 1);
+    ptx::BarrierInit(ptx::SharedAddress(shared) + Config::kShared.barrier_offset_bytes, 1);
+    if constexpr (kAppends) ptx::BarrierInit(step.Barrier(), 1);
     ptx::BarrierInitFence();
+    if constexpr (kAppends) step.Expect();
   }
   __syncwarp();
   ptx::ClusterArriveRelaxed();
   ptx::WaitForPreviousKernel();
-  const i64 cache_length = EntryAt(lengths.cache_lengths, share.batch);
+  i64 cache_length = 0;
+  float4 step_chunk = {};
+  if constexpr (kAppends) {
+    step_chunk = step.Load(share.rank, share.batch, share.kv_head);
+  } else {
+    cache_length = EntryAt(lengths.cache_lengths, share.batch);
+  }
   // A CTA's first block is the same for all lengths, and read before these are there.
   const bool is_ahead = lengths.leftpad.data == nullptr && lengths.batch_index.data == nullptr &&
                         share.Block(0) * kClusterBlockKeys < lengths.capacity_rows;
   WarpState state;
-  LoadQueries(state, args, share);
+  if constexpr (!kAppends) LoadQueries(state, args, share);
   const device::RowStrides& k_strides = args.k.rows.strides;
   const device::RowStrides& v_strides = args.v.rows.strides;
   // Of the cache row of the same number, unless the batch index says another.
   const i32 known_row = lengths.batch_index.data == nullptr ? share.batch : 0;
-  const auto* k = static_cast<const u8*>(args.k.rows.data) +
-                  device::RowOffsetElems(k_strides, known_row, 0, share.kv_head) * 2;
-  const auto* v = static_cast<const u8*>(args.v.rows.data) +
-                  device::RowOffsetElems(v_strides, known_row, 0, share.kv_head) * 2;
+  auto* k = static_cast<u8*>(args.k.rows.data) +
+            device::RowOffsetElems(k_strides, known_row, 0, share.kv_head) * 2;
+  auto* v = static_cast<u8*>(args.v.rows.data) +
+            device::RowOffsetElems(v_strides, known_row, 0, share.kv_head) * 2;
   const i32 last_row = static_cast<i32>(lengths.capacity_rows) - 1;
   bool is_resolved = false;
   share.num_blocks = is_ahead ? 1 : 0;
@@ -458,6 +445,13 @@ extern "C" __global__ void __cluster_dims__(Config::kClusterCtas, 1, 1)
       store_stage = next_stage(store_stage);
     }
     if (!is_resolved) {
+      if constexpr (kAppends) {
+        ptx::ClusterWait();  // every CTA of the cluster runs, its barriers are ready
+        step.Send(share.rank, step_chunk);
+        ptx::BarrierWait(step.Barrier(), 0);
+        cache_length = step.Length();
+        step.GetQueries(state.q);
+      }
       const SequenceKeys keys = KeysOfLength(lengths, share.batch, cache_length);
       if (!Resolve(share, args, keys)) {
         ptx::CopyAsyncWait<0>();
@@ -475,6 +469,13 @@ extern "C" __global__ void __cluster_dims__(Config::kClusterCtas, 1, 1)
     }
     const i32 first_key = share.Block(at) * kClusterBlockKeys + warp * kClusterWarpKeys;
     if (first_key < share.end_key && first_key + kClusterWarpKeys > share.first_key) {
+      if constexpr (kAppends) {
+        const i32 new_key = share.end_key - 1;
+        if (new_key < first_key + kClusterWarpKeys) {
+          step.Append(shared + warp * Config::kShared.warp_bytes + read_stage, new_key, first_key,
+                      k, v);
+        }
+      }
       AttendKeys(state, ring + read_stage, first_key, share, args.problem.score.scale_log2);
     }
     read_stage = next_stage(read_stage);
@@ -490,7 +491,8 @@ extern "C" __global__ void __cluster_dims__(Config::kClusterCtas, 1, 1)
                              static_cast<u32>(args.problem.group * Config::kRowQuads * 24));
   }
   __syncwarp();
-  ptx::ClusterWait();  // every CTA of the cluster runs, its barrier is ready
+  // Every CTA of the cluster runs, its barrier is ready.
+  if constexpr (!kAppends) ptx::ClusterWait();
   SendSums(shared, args.problem.group, share.rank);
   FinishQuads(args, share, shared);
 }

@@ -19,7 +19,8 @@ HEED_DEVICE bool IsClusterHeadDim(device::i64 head_dim) {
 }
 
 // Shared memory: a ring of rows of K and V for every warp, then what CTAs of the cluster send each
-// other, then the softmax states of the warps.
+// other, then the softmax states of the warps. With appended rows also the step: its length, the
+// new rows of K and V, and the queries, in chunks of 16 bytes.
 struct ClusterSharedMemory {
   int k_row_bytes = 0;  // padded, so that 8 rows lie in different banks
   int v_row_bytes = 0;
@@ -29,8 +30,18 @@ struct ClusterSharedMemory {
   int sum_state_offset_bytes = 0;  // {maximum in log2 units, sum} per received quad
   int warp_state_offset_bytes = 0;
   int barrier_offset_bytes = 0;  // that what the cluster sends arrives at
+  int step_barrier_offset_bytes = 0;
+  int step_offset_bytes = 0;
   int total_bytes = 0;
 };
+
+inline constexpr int kStepChunkBytes = 16;
+
+// Chunks of a step, the first of which holds the length. Every one is sent by a thread of its own.
+HEED_DEVICE int NumStepChunks(int head_dim, int head_dim_v, int group) {
+  return 1 + (head_dim + head_dim_v + group * head_dim) * 2 / kStepChunkBytes;
+}
+static_assert(NumStepChunks(128, 128, kClusterTileRows) <= kClusterWarps * 32);
 
 HEED_DEVICE ClusterSharedMemory ClusterSharedMemoryOf(const DecodeShape& shape) {
   ClusterSharedMemory m;
@@ -43,7 +54,13 @@ HEED_DEVICE ClusterSharedMemory ClusterSharedMemoryOf(const DecodeShape& shape) 
   m.sum_state_offset_bytes = m.sum_offset_bytes + quads * 16;
   m.warp_state_offset_bytes = m.sum_state_offset_bytes + quads * 8;
   m.barrier_offset_bytes = m.warp_state_offset_bytes + kClusterWarps * kClusterTileRows * 8;
-  m.total_bytes = m.barrier_offset_bytes + 16;
+  m.step_barrier_offset_bytes = m.barrier_offset_bytes + 8;
+  m.step_offset_bytes = m.barrier_offset_bytes + 16;
+  m.total_bytes = m.step_offset_bytes;
+  if (DecodeDecodeVariant(shape.variant).appends) {
+    m.total_bytes +=
+        kStepChunkBytes * NumStepChunks(shape.head_dim, shape.head_dim_v, kClusterTileRows);
+  }
   return m;
 }
 

@@ -17,17 +17,23 @@ struct DecodeVariant {
   int value_groups_log2 = 0;
   int cluster_log2 = 0;        // CTAs of a cluster, of the kernel that has them
   bool shares_values = false;  // V is the first columns of K, for wide heads
+  bool appends = false;        // the new rows too, of the kernel with clusters
 };
 
 HEED_DEVICE int EncodeDecodeVariant(const DecodeVariant& v) {
   return v.ctas_per_sm + (static_cast<int>(v.format) << 4) + (v.key_groups_log2 << 8) +
-         (v.value_groups_log2 << 12) + (v.cluster_log2 << 16) + (v.shares_values ? 1 << 20 : 0);
+         (v.value_groups_log2 << 12) + (v.cluster_log2 << 16) + (v.shares_values ? 1 << 20 : 0) +
+         (v.appends ? 1 << 21 : 0);
 }
 
 HEED_DEVICE DecodeVariant DecodeDecodeVariant(int variant) {
-  return DecodeVariant{variant & 15,         static_cast<CacheFormat>((variant >> 4) & 15),
-                       (variant >> 8) & 15,  (variant >> 12) & 15,
-                       (variant >> 16) & 15, (variant >> 20 & 1) != 0};
+  return DecodeVariant{variant & 15,
+                       static_cast<CacheFormat>((variant >> 4) & 15),
+                       (variant >> 8) & 15,
+                       (variant >> 12) & 15,
+                       (variant >> 16) & 15,
+                       (variant >> 20 & 1) != 0,
+                       (variant >> 21 & 1) != 0};
 }
 
 // The numbers of KernelTraits that decide the shape.
