@@ -191,7 +191,8 @@ def measure_backward_features(torch, heed, options, record):
                 print(f"{case.name}: FAILED: {reason}", flush=True)
         def timed(name):
             call = calls[name][1]
-            num_calls = max(2, round(options.round_ms / time_burst(torch, call, stream, 1, clock).ms))
+            once = time_burst(torch, call, stream, 1, clock)
+            num_calls = max(2, round(options.round_ms / once.ms))
             return lambda: time_burst(torch, call, stream, num_calls, clock)
 
         times = {name: measure_pairs(timed(case.baseline), timed(name), options.rounds)

@@ -181,7 +181,7 @@ def relative_error(torch, case, tensors):
 
 @dataclass
 class Burst:
-    """Some calls one behind the other: the time of one, and the multiprocessors' clock meanwhile."""
+    """Some calls one behind the other: the time of one, and the multiprocessors' clock."""
     ms: float
     mhz: int | None = None
 

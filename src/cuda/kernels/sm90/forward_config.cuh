@@ -71,6 +71,14 @@ struct Sm90ForwardConfig {
   // Whether steps that mask are those of the main loop, too: less code. Else they have a loop of
   // their own, and the main loop is shorter.
   static constexpr bool kMasksInPairs = kFusesTerms || kHasMask || !kHasWindow;
+  // Whether blocks of a tile may be hidden in full from a warpgroup, which then leaves them out:
+  // where they are no whole part of a tile. Slabs are not copied for one warpgroup alone.
+  static constexpr bool kSkipsHidden =
+      kSpeculates && kHasWindow && !kHasSlabs && T::kTileQ % kKeys != 0;
+  // Whether a tile's O is stored in the second step of the next tile, beside its first product. Not
+  // with a mask: what it shows is known to others before the turn passes. Bounded calls of wide
+  // heads gain nothing and would spill.
+  static constexpr bool kStoresLate = !kHasMask && (kSpeculates || !kHasWindow);
   // Whether blocks after the first one may have hidden keys.
   static constexpr bool kBoundsLaterBlocks = kHasWindow || kBeginsAtDiagonal;
 

@@ -37,6 +37,7 @@ class Consumer {
     if (tile_.is_last()) return;
     ClearOutput();
     ResetReference<C>(rows_);
+    SkipHiddenScores();
     IssueScores();
     ReadMask(0, IsBounded(0));
     PassTurn();
@@ -45,16 +46,19 @@ class Consumer {
     FinishScores(0);
     Softmax<BlockOfTile::kFirst>(p, 0, IsBounded(0));
     FinishProbs(p);
+    SkipHiddenValues();
     SoftmaxRows finished;
     ForwardTile finished_tile;
     u32 finished_info;
+    i32 n = 1;
     while (true) {
-      RunLaterBlocks(p, p_next);
+      RunLaterBlocks(p, p_next, n);
       finished = rows_;
       finished_tile = tile_;
       finished_info = InfoSlot();
       q_.Advance();
       ReadTile();
+      SkipHiddenScores();
       if (tile_.is_last()) break;
       ResetReference<C>(rows_);
       IssueScores();
@@ -66,7 +70,14 @@ class Consumer {
       FinishScores(0);
       Softmax<BlockOfTile::kFirst>(p_next, 0, IsBounded(0));
       FinishOutput();
+      SkipHiddenValues();
       FinishProbs(p_next);
+      n = 1;
+      if (C::kStoresLate && tile_.num_blocks > 1) {
+        RunStoringStep(p_next, p, finished_info, finished);
+        n = 2;
+        continue;
+      }
       CopyProbs(p, p_next);
       StoreTile(finished_info, finished);
       ClearOutput();
@@ -79,31 +90,28 @@ class Consumer {
   }
 
  private:
-  // Blocks 1 .. of the tile; p: of block n - 1 before block n, and of the last block in the end.
-  // Steps go in pairs, so that p and p_next change roles without a copy.
-  __device__ __forceinline__ void RunLaterBlocks(ProbBlock<C>& p, ProbBlock<C>& p_next) {
+  // Blocks n, 1 or 2, .. of the tile; p: of block n - 1 before block n, and of the last block in
+  // the end. Steps go in pairs, so that p and p_next change roles without a copy.
+  __device__ __forceinline__ void RunLaterBlocks(ProbBlock<C>& p, ProbBlock<C>& p_next, i32 n) {
     const i32 num_blocks = tile_.num_blocks;
     if (num_blocks == 1) ReleaseQ();
     if constexpr (C::kMasksInPairs) {
-      RunPairs(p, p_next, 1, num_blocks);
-      return;
-    }
-    if constexpr (C::Traits::kWindow == 2) {
-      RunBetweenBounds(p, p_next, NumBlocksBeforeLeftBound<C>(tile_, FirstRow(tile_)));
-      return;
-    }
-    i32 n = 1;
+      RunPairs(p, p_next, n, num_blocks);
+    } else if constexpr (C::Traits::kWindow == 2) {
+      RunBetweenBounds(p, p_next, n, NumBlocksBeforeLeftBound<C>(tile_, FirstRow(tile_)));
+    } else {
 #pragma unroll 1
-    for (; n < num_blocks && !BeginPairs(n, num_blocks); ++n) RunBoundedStep(p, p_next, n);
-    RunPairs(p, p_next, n, num_blocks);
+      for (; n < num_blocks && !BeginPairs(n, num_blocks); ++n) RunBoundedStep(p, p_next, n);
+      RunPairs(p, p_next, n, num_blocks);
+    }
   }
 
   // One copy of the step that masks: before blocks that are seen in full, of which it leaves an
   // even number, and after.
-  __device__ __forceinline__ void RunBetweenBounds(ProbBlock<C>& p, ProbBlock<C>& p_next,
+  __device__ __forceinline__ void RunBetweenBounds(ProbBlock<C>& p, ProbBlock<C>& p_next, i32 n,
                                                    i32 plain_end) {
 #pragma unroll 1
-    for (i32 n = 1; n < tile_.num_blocks;) {
+    while (n < tile_.num_blocks) {
       if (n < plain_end && BeginPairs(n, plain_end)) {
         RunPairs(p, p_next, n, plain_end);
         n = plain_end;
@@ -159,6 +167,26 @@ class Consumer {
     if (rows_.is_moved) RescaleOutput();
   }
 
+  // Block 1 of a tile whose accumulators of O still hold the tile before: they leave while the
+  // tensor core works at the scores, instead of before it may.
+  __device__ __forceinline__ void RunStoringStep(const ProbBlock<C>& p, ProbBlock<C>& p_next,
+                                                 u32 finished_info, const SoftmaxRows& finished) {
+    const bool is_bounded = C::kBoundsLaterBlocks && IsBounded(1);
+    IssueScores();
+    PassTurn();
+    StoreTile(finished_info, finished);
+    ClearOutput();
+    IssueOutput(p, tile_, 0);
+    ReadBias(p_next);
+    ptx::WgmmaWait<1>();
+    FinishScores(1);
+    if (tile_.num_blocks == 2) ReleaseQ();
+    Softmax<BlockOfTile::kLater>(p_next, 1, is_bounded);
+    FinishOutput();
+    FinishProbs(p_next);
+    if (rows_.is_moved) RescaleOutput();
+  }
+
   // p: of block n, whose scores have arrived, but see FinishProbs.
   template <BlockOfTile kBlock>
   __device__ __forceinline__ void Softmax(ProbBlock<C>& p, i32 n, bool is_bounded) {
@@ -182,6 +210,33 @@ class Consumer {
   // Where there is one array of P: after the products that read it.
   __device__ __forceinline__ void FinishProbs(ProbBlock<C>& p) const {
     if constexpr (!C::kSpeculates) PackProbs<C>(p, s_);
+  }
+
+  // Blocks that are hidden in full from the warpgroup, between those that it multiplied by last and
+  // those of tile_. Their turns pass.
+  __device__ __forceinline__ void SkipHiddenScores() {
+    if constexpr (C::kSkipsHidden) {
+#pragma unroll 1
+      for (i32 i = 0; i < num_hidden_; ++i) {
+        ptx::BarrierWait(shared_.KFull(k_.index), k_.parity);
+        Release(shared_.KEmpty(k_.index));
+        k_.Advance();
+        TakeTurn();
+        PassTurn();
+      }
+    }
+  }
+
+  // The same ones, after the products of the blocks before.
+  __device__ __forceinline__ void SkipHiddenValues() {
+    if constexpr (C::kSkipsHidden) {
+#pragma unroll 1
+      for (i32 i = 0; i < num_hidden_; ++i) {
+        ptx::BarrierWait(shared_.VFull(v_.index), v_.parity);
+        Release(shared_.VEmpty(v_.index));
+        v_.Advance();
+      }
+    }
   }
 
   // Waits for K and for the turn, issues Q K^T.
@@ -211,7 +266,10 @@ class Consumer {
     if constexpr (C::kHasBiasSlabs) {
       WaitForSlab();
       BiasReader<C>(shared_.ScoreSlab(consumer_), warp_, lane_, args_.has_score_rows).Read(words);
-      ReleaseSlab();
+      u32 arrived = 0;  // one word of each load
+#pragma unroll
+      for (int i = 0; i < C::kProbRegisters; i += 4) arrived |= words[i];
+      ReleaseSlab(arrived);
     }
   }
 
@@ -223,7 +281,7 @@ class Consumer {
       WaitForSlab();
       MaskReader<C>(shared_.ScoreSlab(consumer_), warp_, lane_, args_.has_score_rows)
           .Read(visible_.bits);
-      ReleaseSlab();
+      ReleaseSlab(visible_.bits[0]);
       const u32 shown[2] = {visible_.bits[0], visible_.bits[1]};
       FindVisible(n, is_bounded);
       u32 seen = 0;
@@ -257,9 +315,12 @@ class Consumer {
     ptx::BarrierWait(shared_.ScoreFull(consumer_), slab_parity_);
     slab_parity_ ^= 1u;
   }
-  __device__ __forceinline__ void ReleaseSlab() const {
+  // Words that were read decide upon the barrier's address, by a zero that the assembler cannot
+  // know: an arrival alone does not wait for loads that are still queued behind those of the tensor
+  // core, and the copy engine would overwrite what they are about to read.
+  __device__ __forceinline__ void ReleaseSlab(u32 arrived) const {
     __syncwarp();
-    Release(shared_.ScoreEmpty(consumer_));
+    Release(shared_.ScoreEmpty(consumer_) + (arrived & args_.zero));
   }
 
   // Those of open rows from memory, as weights have overwritten them. Requires: all keys exist.
@@ -385,7 +446,15 @@ class Consumer {
   __device__ __forceinline__ void ReadTile() {
     ptx::BarrierWait(shared_.QFull(Slot()), q_.parity);
     tile_ = LoadTileInfo<C>(shared_.TileInfo(InfoSlot()), args_);
+    if constexpr (C::kSkipsHidden) num_hidden_ = num_trailing_;
     if (tile_.is_last()) return;
+    if constexpr (C::kSkipsHidden) {
+      const HiddenBlocks hidden = HiddenBlocksOf<C>(tile_, FirstRow(tile_));
+      tile_.last_block -= hidden.leading;
+      tile_.num_blocks -= hidden.leading + hidden.trailing;
+      num_hidden_ += hidden.leading;
+      num_trailing_ = hidden.trailing;
+    }
     if constexpr (C::kHasTerms) {
       terms_ = MakeHeadTerms<typename C::Traits, typename C::Element>(args_.problem.score,
                                                                       tile_.batch, tile_.head);
@@ -475,7 +544,8 @@ class Consumer {
   u64 q_operand_, k_operand_, v_operand_;
   Ring<C::kStages> k_, v_;
   Ring<C::kQSlots> q_;
-  ForwardTile tile_;
+  ForwardTile tile_;  // its blocks without those that are hidden in full from the warpgroup
+  i32 num_hidden_ = 0, num_trailing_ = 0;  // with kSkipsHidden: see SkipHiddenScores
   HeadTerms terms_;
   DropoutStep dropout_;
   ScoreBlock<C> s_;

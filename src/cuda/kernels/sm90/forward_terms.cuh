@@ -65,6 +65,28 @@ __device__ __forceinline__ i32 NumBlocksBeforeLeftBound(const ForwardTile& tile,
   return device::Clamp(tile.last_block + 1 - plain_block, 1, tile.num_blocks);
 }
 
+// Blocks at either end of a tile that are hidden in full from a warpgroup's rows. One at least
+// remains.
+struct HiddenBlocks {
+  i32 leading = 0;   // of the last keys, taken first
+  i32 trailing = 0;  // of the first keys
+};
+
+template <class C>
+__device__ __forceinline__ HiddenBlocks HiddenBlocksOf(const ForwardTile& tile, i32 first_row) {
+  HiddenBlocks hidden;
+  const i32 end = ColumnsOf<C>(tile, first_row + kWarpgroupRows - 1).end;
+  const i32 last_seen = device::Max(end - 1, 0) / C::kKeys;
+  hidden.leading = device::Clamp(tile.last_block - last_seen, 0, tile.num_blocks - 1);
+  if constexpr (C::Traits::kWindow == 2) {
+    const i32 first_block = tile.last_block + 1 - tile.num_blocks;
+    const i32 first_seen = device::Max(ColumnsOf<C>(tile, first_row).begin, 0) / C::kKeys;
+    hidden.trailing =
+        device::Clamp(first_seen - first_block, 0, tile.num_blocks - 1 - hidden.leading);
+  }
+  return hidden;
+}
+
 // f(score, column) of the thread's scores of one row; column counts from lane_key.
 template <class C, class F>
 __device__ __forceinline__ void ForEachScore(ScoreBlock<C>& s, int half, const F& f) {
