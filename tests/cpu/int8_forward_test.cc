@@ -17,6 +17,7 @@
 #include "cpu/denormals.h"
 #include "cpu/int8_pack.h"
 #include "cpu/int8_softmax.h"
+#include "support/tested_targets.h"
 
 namespace heed::cpu {
 namespace {
@@ -205,7 +206,7 @@ std::vector<Named> KernelsHere() {
   for (int index = 1; index < core::kNumCpuTargets; ++index) {
     const auto target = static_cast<core::CpuTarget>(index);
     const Int8Kernel* kernel = FindInt8Kernel(target);
-    if (kernel == nullptr) continue;
+    if (kernel == nullptr || !test::TestsTarget(core::CpuTargetName(target))) continue;
     if (!core::os::HasCpuTarget(target)) {
       std::printf("NOT TESTED: %s does not run here\n", core::CpuTargetName(target));
       continue;

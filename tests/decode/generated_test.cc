@@ -8,6 +8,7 @@
 
 #include "decode/decode_instance.h"
 #include "support/kernel_rows.h"
+#include "support/tested_targets.h"
 
 namespace heed::test {
 namespace {
@@ -29,11 +30,13 @@ bool CanRun(const KernelRow& row) {
 }
 
 std::vector<std::string> RowsHere() {
-  std::vector<std::string> rows;
+  std::vector<std::string> rows, others;
   for (const KernelRow& row : AllKernelRows()) {
-    if (row.op == "Decode" && row.backend == "Cpu" && CanRun(row)) rows.emplace_back(row.id);
+    if (row.op != "Decode" || row.backend != "Cpu" || !CanRun(row)) continue;
+    (TestsRow(row.id) ? rows : others).emplace_back(row.id);
   }
-  return rows;
+  // Instruction sets without a kernel of their own decode by others.
+  return rows.empty() ? others : rows;
 }
 
 // Index of the first element outside its bound, -1 for none. Infinities must agree.

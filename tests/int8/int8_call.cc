@@ -12,6 +12,7 @@
 #include "core/problem.h"
 #include "cpu/int8_forward.h"
 #include "device/float16.h"
+#include "support/tested_targets.h"
 
 namespace heed::test {
 namespace {
@@ -271,13 +272,14 @@ std::vector<NamedInt8Kernel> Int8KernelsHere() {
   for (int index = 1; index < core::kNumCpuTargets; ++index) {
     const auto target = static_cast<core::CpuTarget>(index);
     const cpu::Int8Kernel* kernel = cpu::FindInt8Kernel(target);
-    if (kernel == nullptr) continue;
+    if (kernel == nullptr || !TestsTarget(core::CpuTargetName(target))) continue;
     if (!core::os::HasCpuTarget(target)) {
       std::printf("NOT TESTED: %s does not run here\n", core::CpuTargetName(target));
       continue;
     }
     kernels.push_back({core::CpuTargetName(target), kernel});
   }
+  if (!TestsEverything()) return kernels;
   kernels.push_back({"emulated signed bytes", &kEmulatedSignedInt8Kernel, true});
   kernels.push_back({"emulated matrix unit", &kEmulatedMatrixInt8Kernel, true});
   return kernels;

@@ -2,6 +2,7 @@
 
 #include "core/registry.h"
 #include "support/forward_instance.h"
+#include "support/tested_targets.h"
 
 namespace heed::test {
 
@@ -40,6 +41,7 @@ const std::vector<KernelRow>& AllKernelRows() {
 }
 
 std::string WhyRowCannotRun(const KernelRow& row) {
+  if (!TestsRow(row.id)) return "HEED_TEST_TARGETS leaves it out";
   ForwardCase smallest;
   for (const Element element : {Element::kF32, Element::kF16, Element::kBF16}) {
     if (row.Takes(element)) smallest.element = element;

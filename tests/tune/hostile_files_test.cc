@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iterator>
 
+#include "support/emulated.h"
 #include "tune/fixture.h"
 
 namespace heed::test {
@@ -128,6 +129,7 @@ TEST_F(HostileFiles, OtherNamesInTheFolderAreNotTouched) {
 }
 
 TEST_F(HostileFiles, AReadOnlyFolder) {
+  if (IsEmulated()) GTEST_SKIP() << kNoThreadsAfterFork;
   ASSERT_EQ(chmod(folder.path().c_str(), 0555), 0);
   // An ordinary user, to whom the mode means something.
   EXPECT_TRUE(InChildProcess([&] {
