@@ -32,7 +32,7 @@ ALLOWED = {
 ENTRY_HEADERS = {"src/cpu/forward.h", "src/cpu/backward.h", "src/cpu/decode.h",
                  "src/cpu/int8_forward.h",
                  "src/cuda/backend.h", "src/cuda/packs.h",
-                 "src/webgpu/backend.h", "src/reference/reference.h"}
+                 "src/webgpu/backend.h", "src/webgpu/buffer_images.h", "src/reference/reference.h"}
 # Written by the host for every kernel it compiles (src/cuda/kernel_traits.h).
 GENERATED_HEADERS = {"heed_traits.h"}
 ENTERS_BACKENDS = {"api"}

@@ -191,14 +191,13 @@ run_tests() {
       return
       ;;
     --webgpu)
-      need_packages "${TEST_PACKAGES[@]}"
+      need_packages "${TEST_PACKAGES[@]}" chromium
       need_webgpu
       test_webgpu
       return
       ;;
     --browser)
       need_packages "${BUILD_PACKAGES[@]}" python3 chromium
-      need_webgpu
       test_browser "${@:2}"
       return
       ;;

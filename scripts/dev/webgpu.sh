@@ -3,8 +3,10 @@
 
 # The version whose interface src/webgpu/interface.h declares.
 readonly WGPU_PACKAGE="wgpu==0.32.0"
-# A Vulkan driver that computes on the CPU, and the loader that finds it.
-readonly WEBGPU_PACKAGES=(mesa-vulkan-drivers libvulkan1)
+# A Vulkan driver that computes on the CPU, the loader that finds it, and what translates shaders.
+readonly WEBGPU_PACKAGES=(mesa-vulkan-drivers libvulkan1 spirv-cross spirv-tools)
+# Another such driver, of Debian's chromium and for any program.
+readonly SWIFTSHADER_ICD=/usr/lib/chromium/vk_swiftshader_icd.json
 
 # Sets webgpu_library to HEED_WEBGPU_LIBRARY or to PyPI's under build/. Without
 # HEED_WEBGPU_ADAPTER=hardware the adapter in software comes, too.
@@ -33,21 +35,34 @@ with_webgpu() {
 }
 
 # The pages of web/, and the other compiler of WGSL; --all: its driver compiles every shader, too.
-# That driver is one for any program: a few cases of the library run on it as well.
 test_browser() {
-  local icd=/usr/lib/chromium/vk_swiftshader_icd.json test
-  build_preset release heed_web webgpu_forward webgpu_backward webgpu_decode &&
-    python3 web/browser_test.py build/release/web/site "$@" || return 1
-  for test in forward backward decode; do
-    with_webgpu env VK_ICD_FILENAMES="$icd" VK_DRIVER_FILES="$icd" HEED_WEBGPU_CASES=9 \
-      "build/release/tests/webgpu/webgpu_$test" --gtest_filter='*GeneratedCases' || return 1
+  build_preset release heed_web && python3 web/browser_test.py build/release/web/site "$@"
+}
+
+# on_swiftshader COMMAND...: on that adapter and no other.
+on_swiftshader() {
+  HEED_WEBGPU_ADAPTER=SwiftShader with_webgpu \
+    env VK_ICD_FILENAMES="$SWIFTSHADER_ICD" VK_DRIVER_FILES="$SWIFTSHADER_ICD" "$@"
+}
+
+# Conformance cases and a device of the caller's.
+test_swiftshader() {
+  local test
+  for test in forward backward decode faults; do
+    echo "=== webgpu_$test on SwiftShader"
+    HEED_WEBGPU_CASES="${HEED_SWIFTSHADER_CASES:-40}" on_swiftshader \
+      "build/release/tests/webgpu/webgpu_$test" --gtest_filter='*GeneratedCases:*Faults*' ||
+      return 1
   done
+  on_swiftshader bash tests/webgpu/own_device_test.sh "$PWD/build/release/src/libheed.so" cc
 }
 
 # A few minutes on two cores.
 test_webgpu() {
   build_preset release heed webgpu_forward webgpu_backward webgpu_decode webgpu_faults \
-    webgpu_unavailable_test webgpu_chunks_test webgpu_shaders_test &&
+    webgpu_unavailable_test webgpu_chunks_test webgpu_shaders_test webgpu_record \
+    webgpu_spirv_recorder &&
     HEED_WEBGPU_CASES="${HEED_WEBGPU_CASES:-400}" HEED_WEBGPU_COST="${HEED_WEBGPU_COST:-1000000}" \
-      with_webgpu run_ctest build/release --label-regex webgpu
+      with_webgpu run_ctest build/release --label-regex webgpu &&
+    test_swiftshader
 }

@@ -3,6 +3,7 @@
 #include "api/boundary.h"
 #include "api/decode.h"
 #include "api/facts.h"
+#include "api/host_call.h"
 #include "api/workspace.h"
 #include "core/plan_decode.h"
 #include "cpu/backward.h"
@@ -32,7 +33,10 @@ Status Forward(const heed_forward_args_t* args) {
   core::ForwardProblem problem;
   core::DeviceFacts facts;
   Plan plan;
+  HostCall call;
+  HEED_RETURN_IF_ERROR(call.Stage(&args, Purpose::kRun));
   HEED_RETURN_IF_ERROR(core::BuildForwardProblem(args, Purpose::kRun, &problem));
+  call.Place(&problem.exec);
   HEED_RETURN_IF_ERROR(ReadFacts(problem.exec, &facts));
   HEED_RETURN_IF_ERROR(core::PlanForward(problem, facts, &plan, nullptr));
   if (IsEmpty(problem)) return {};
@@ -40,7 +44,8 @@ Status Forward(const heed_forward_args_t* args) {
     return cuda::Forward(problem, plan, cuda::Action::kRun);
   }
   if (plan.row->backend == core::Backend::kWebgpu) {
-    return webgpu::Forward(problem, plan, webgpu::Action::kRun);
+    HEED_RETURN_IF_ERROR(webgpu::Forward(problem, plan, webgpu::Action::kRun));
+    return call.Finish();
   }
   Workspace workspace;
   HEED_RETURN_IF_ERROR(workspace.Acquire(problem.exec, plan.workspace_bytes));
@@ -52,14 +57,18 @@ Status Backward(const heed_backward_args_t* args) {
   core::BackwardProblem problem;
   core::DeviceFacts facts;
   Plan plan;
+  HostCall call;
+  HEED_RETURN_IF_ERROR(call.Stage(&args, Purpose::kRun));
   HEED_RETURN_IF_ERROR(core::BuildBackwardProblem(args, Purpose::kRun, &problem));
+  call.Place(&problem.forward.exec);
   HEED_RETURN_IF_ERROR(ReadFacts(problem.forward.exec, &facts));
   HEED_RETURN_IF_ERROR(core::PlanBackward(problem, facts, &plan, nullptr));
   if (plan.row->backend == core::Backend::kCuda) {
     return cuda::Backward(problem, plan, cuda::Action::kRun);
   }
   if (plan.row->backend == core::Backend::kWebgpu) {
-    return webgpu::Backward(problem, plan, webgpu::Action::kRun);
+    HEED_RETURN_IF_ERROR(webgpu::Backward(problem, plan, webgpu::Action::kRun));
+    return call.Finish();
   }
   if (plan.row->backend == core::Backend::kReference) return reference::Backward(problem);
   Workspace workspace;
@@ -117,14 +126,18 @@ Status Decode(const heed_decode_args_t* args) {
   core::DecodeProblem problem;
   core::DeviceFacts facts;
   Plan plan;
+  HostCall call;
+  HEED_RETURN_IF_ERROR(call.Stage(&args, Purpose::kRun));
   HEED_RETURN_IF_ERROR(core::BuildDecodeProblem(args, Purpose::kRun, &problem));
+  call.Place(&problem.attention.exec);
   HEED_RETURN_IF_ERROR(ReadFacts(problem.attention.exec, &facts));
   HEED_RETURN_IF_ERROR(core::PlanDecode(problem, facts, &plan, nullptr));
   if (plan.row->backend == core::Backend::kCuda) {
     return cuda::Decode(problem, plan, cuda::Action::kRun);
   }
   if (plan.row->backend == core::Backend::kWebgpu) {
-    return webgpu::Decode(problem, plan, webgpu::Action::kRun);
+    HEED_RETURN_IF_ERROR(webgpu::Decode(problem, plan, webgpu::Action::kRun));
+    return call.Finish();
   }
   if (plan.row->backend == core::Backend::kReference) return reference::Decode(problem);
   Workspace workspace;

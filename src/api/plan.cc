@@ -5,6 +5,7 @@
 
 #include "api/boundary.h"
 #include "api/facts.h"
+#include "api/host_call.h"
 #include "api/text.h"
 #include "core/abi_struct.h"
 #include "core/explain.h"
@@ -29,14 +30,10 @@ struct PlannedCall {
 // kPrepared also loads what the planned call would.
 enum class Detail { kPlanOnly, kExplained, kPrepared };
 
-const core::ExecOptions& ExecOf(const core::BackwardProblem& problem) {
-  return problem.forward.exec;
-}
-const core::ExecOptions& ExecOf(const core::DecodeProblem& problem) {
-  return problem.attention.exec;
-}
+core::ExecOptions& ExecOf(core::BackwardProblem& problem) { return problem.forward.exec; }
+core::ExecOptions& ExecOf(core::DecodeProblem& problem) { return problem.attention.exec; }
 template <class Problem>
-const core::ExecOptions& ExecOf(const Problem& problem) {
+core::ExecOptions& ExecOf(Problem& problem) {
   return problem.exec;
 }
 
@@ -57,7 +54,11 @@ Status PlanAs(const Operation<Args, Problem>& operation, const void* args, Detai
               PlannedCall* call) {
   Problem problem;
   core::DeviceFacts facts;
-  HEED_RETURN_IF_ERROR(operation.build(static_cast<const Args*>(args), Purpose::kPlan, &problem));
+  HostCall host_call;
+  const auto* host_args = static_cast<const Args*>(args);
+  HEED_RETURN_IF_ERROR(host_call.Stage(&host_args, Purpose::kPlan));
+  HEED_RETURN_IF_ERROR(operation.build(host_args, Purpose::kPlan, &problem));
+  host_call.Place(&ExecOf(problem));
   HEED_RETURN_IF_ERROR(ReadFacts(ExecOf(problem), &facts));
   const bool is_explained = detail == Detail::kExplained;
   call->planned =

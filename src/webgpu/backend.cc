@@ -6,14 +6,13 @@
 namespace heed::webgpu {
 
 core::Status ReadFacts(const core::ExecOptions& exec, core::WebgpuFacts* facts) {
-  if (exec.device.device_type == HEED_DEVICE_WEBGPU) {
-    facts->why_unavailable =
-        "tensors in WebGPU buffers are not read yet; pass host tensors with "
-        "exec.backend = HEED_BACKEND_WEBGPU";
-    return {};
-  }
   std::uint64_t max_binding_bytes = 0;
   HEED_RETURN_IF_ERROR(ReadBindingLimit(&max_binding_bytes));
+  if (exec.device.device_type == HEED_DEVICE_WEBGPU) {
+    std::shared_ptr<Device> device;
+    facts->why_unavailable.clear();
+    return FindDevice(exec.device, &device);
+  }
   facts->why_unavailable = WhyUnavailable();
   return {};
 }
@@ -27,9 +26,8 @@ AdapterSummary DescribeAdapter() {
   Device* device = nullptr;
   if (!Device::Get(&device).ok()) return {};
   const Adapter& adapter = device->adapter();
-  const Library* library = nullptr;
-  if (!GetLibrary(&library).ok()) return {};
-  return {adapter.name, adapter.backend, "wgpu-native " + library->version, adapter.is_software};
+  return {adapter.name, adapter.backend, "wgpu-native " + device->library().version,
+          adapter.is_software};
 }
 
 }  // namespace heed::webgpu

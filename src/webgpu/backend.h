@@ -3,24 +3,38 @@
 #ifndef HEED_WEBGPU_BACKEND_H_
 #define HEED_WEBGPU_BACKEND_H_
 
+#include <memory>
 #include <string>
 
 #include "core/decode_problem.h"
 #include "core/plan.h"
+#include "heed/heed_webgpu.h"
 
 namespace heed::webgpu {
 
 // Opens the library and an adapter the first time; why_unavailable says what is missing.
-// Errors: HEED_INVALID_ARGUMENT when HEED_WEBGPU_MAX_BINDING_BYTES is no legal number.
+// Errors: HEED_INVALID_ARGUMENT when HEED_WEBGPU_MAX_BINDING_BYTES is no legal number, or
+// exec.device is no open device.
 core::Status ReadFacts(const core::ExecOptions& exec, core::WebgpuFacts* facts);
 
 // kPrepare compiles what kRun needs and launches nothing.
 enum class Action { kPrepare, kRun };
 
-// Host tensors in, host tensors out; synchronous.
+// Host tensors in, host tensors out; synchronous. On exec.device where that is a caller's, else on
+// the library's own.
 core::Status Forward(const core::ForwardProblem& problem, const core::Plan& plan, Action action);
 core::Status Backward(const core::BackwardProblem& problem, const core::Plan& plan, Action action);
 core::Status Decode(const core::DecodeProblem& decode, const core::Plan& plan, Action action);
+
+// heed_webgpu_open_device and heed_webgpu_close_device.
+core::Status OpenDevice(const heed_webgpu_device_args_t* args, heed_device_t* device);
+core::Status CloseDevice(heed_device_t device);
+
+class Device;
+// What the tensors of a call are on: the CPU = the library's own device. It lives while one of
+// these does, whatever is closed meanwhile.
+// Errors: HEED_UNAVAILABLE, or HEED_INVALID_ARGUMENT when no such device is open.
+core::Status FindDevice(heed_device_t of_tensors, std::shared_ptr<Device>* device);
 
 struct AdapterSummary {
   std::string name;     // empty when the backend is not available

@@ -9,6 +9,7 @@
 #include "webgpu/gradient_sums.h"
 #include "webgpu/row_terms.h"
 #include "webgpu/shader_source.h"
+#include "webgpu/unit_walk.h"
 
 namespace heed::webgpu {
 namespace {
@@ -34,13 +35,10 @@ class BackwardRun {
   Status Prepare() { return device_->Prepare(shader_); }
 
   Status Run() {
-    const core::Shape& shape = problem_.forward.shape;
-    for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
-      const core::Sequence sequence = problem_.forward.SequenceAt(batch);
-      for (std::int64_t head = 0; head < shape.num_kv_heads; ++head) {
-        HEED_RETURN_IF_ERROR(RunHead(batch, sequence, head));
-      }
-    }
+    HEED_RETURN_IF_ERROR(VisitHeads(problem_.forward, [&](const Unit& head) {
+      return VisitUnits(chunks_, head, {0, head.sequence.kv_len},
+                        [&](const Unit& unit) { return RunUnit(unit); });
+    }));
     HEED_RETURN_IF_ERROR(Flush());
     dq_.StoreTo(problem_.dq);
     dk_.StoreTo(problem_.dk);
@@ -53,21 +51,11 @@ class BackwardRun {
  private:
   void StartSlice() { slice_.emplace(problem_, chunks_, max_binding_bytes_); }
 
-  Status RunHead(std::int64_t batch, const core::Sequence& sequence, std::int64_t kv_head) {
-    Unit unit;
-    unit.batch = batch;
-    unit.sequence = sequence;
-    unit.kv_head = kv_head;
-    for (std::int64_t query = 0; query < sequence.q_len; query += chunks_.queries) {
-      unit.first_query = query;
-      unit.num_queries = std::min(chunks_.queries, sequence.q_len - query);
-      for (std::int64_t key = 0; key < sequence.kv_len; key += chunks_.keys) {
-        unit.first_key = key;
-        unit.num_keys = std::min(chunks_.keys, sequence.kv_len - key);
-        if (!slice_->empty() && !slice_->Fits(unit)) HEED_RETURN_IF_ERROR(Flush());
-        slice_->Add(unit);
-      }
-    }
+  // Without keys all gradients are 0, as they begin.
+  Status RunUnit(const Unit& unit) {
+    if (unit.num_keys == 0) return {};
+    if (!slice_->empty() && !slice_->Fits(unit)) HEED_RETURN_IF_ERROR(Flush());
+    slice_->Add(unit);
     return {};
   }
 
@@ -147,16 +135,15 @@ class BackwardRun {
 }  // namespace
 
 Status Backward(const core::BackwardProblem& problem, const core::Plan& /*plan*/, Action action) {
-  Device* device = nullptr;
-  HEED_RETURN_IF_ERROR(Device::Get(&device));
+  std::shared_ptr<Device> device;
+  HEED_RETURN_IF_ERROR(FindDevice(problem.forward.exec.device, &device));
   UnitLimits limits;
-  HEED_RETURN_IF_ERROR(ReadBindingLimit(&limits.max_binding_bytes));
-  limits.max_loop_rounds = MaxLoopRounds(device->adapter().is_software);
+  HEED_RETURN_IF_ERROR(ReadLimits(*device, &limits));
   UnitChunks chunks;
   const UnitPass pass =
       problem.d_bias.present() ? UnitPass::kBackwardWithBias : UnitPass::kBackward;
   HEED_RETURN_IF_ERROR(ChooseUnitChunks(problem.forward, pass, limits, &chunks));
-  BackwardRun run(problem, device, chunks, limits.max_binding_bytes);
+  BackwardRun run(problem, device.get(), chunks, limits.max_binding_bytes);
   return action == Action::kPrepare ? run.Prepare() : run.Run();
 }
 

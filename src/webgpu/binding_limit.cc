@@ -5,7 +5,6 @@
 #include <string>
 
 #include "core/os/os.h"
-#include "webgpu/device.h"
 
 namespace heed::webgpu {
 namespace {
@@ -28,6 +27,11 @@ core::Status ReadBindingLimit(std::uint64_t* max_binding_bytes) {
   return core::InvalidArgument(core::Format(
       "HEED_WEBGPU_MAX_BINDING_BYTES = %.64s: must be a whole number from %" PRIu64 " to %" PRIu64,
       text.c_str(), kLeastBindingBytes, kMaxBindingBytes));
+}
+
+core::Status ReadLimits(const Device& device, UnitLimits* limits) {
+  limits->max_loop_rounds = MaxLoopRounds(device.adapter().is_software);
+  return ReadBindingLimit(&limits->max_binding_bytes);
 }
 
 }  // namespace heed::webgpu

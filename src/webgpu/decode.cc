@@ -111,7 +111,7 @@ Status RunSequence(const core::DecodeProblem& decode, std::int64_t batch, std::i
       const device::KeyRange range =
           device::SplitKeys(keys, core::kDecodeBlockKeys, num_parts, part);
       if (part > 0 && range.begin >= range.end) continue;
-      HEED_RETURN_IF_ERROR(run->RunKeys(device, unit, range.begin, range.end));
+      HEED_RETURN_IF_ERROR(run->RunKeys(device, unit, range));
     }
   }
   return {};
@@ -120,11 +120,10 @@ Status RunSequence(const core::DecodeProblem& decode, std::int64_t batch, std::i
 }  // namespace
 
 Status Decode(const core::DecodeProblem& decode, const core::Plan& /*plan*/, Action action) {
-  Device* device = nullptr;
-  HEED_RETURN_IF_ERROR(Device::Get(&device));
+  std::shared_ptr<Device> device;
+  HEED_RETURN_IF_ERROR(FindDevice(decode.attention.exec.device, &device));
   UnitLimits limits;
-  HEED_RETURN_IF_ERROR(ReadBindingLimit(&limits.max_binding_bytes));
-  limits.max_loop_rounds = MaxLoopRounds(device->adapter().is_software);
+  HEED_RETURN_IF_ERROR(ReadLimits(*device, &limits));
   core::ForwardProblem problem = ProblemOf(decode, nullptr);
   UnitChunks chunks;
   HEED_RETURN_IF_ERROR(ChooseUnitChunks(problem, UnitPass::kForward, limits, &chunks));
@@ -134,7 +133,7 @@ Status Decode(const core::DecodeProblem& decode, const core::Plan& /*plan*/, Act
     for (const bool has_partials : {false, true}) {
       chunks.has_partials = has_partials;
       ForwardRun run(problem, chunks, keys, limits.max_binding_bytes);
-      HEED_RETURN_IF_ERROR(run.Prepare(device));
+      HEED_RETURN_IF_ERROR(run.Prepare(device.get()));
     }
     return {};
   }
@@ -146,9 +145,9 @@ Status Decode(const core::DecodeProblem& decode, const core::Plan& /*plan*/, Act
   problem.q.data = queries.data();
   ForwardRun run(problem, chunks, keys, limits.max_binding_bytes);
   for (std::int64_t batch = 0; batch < problem.shape.batch; ++batch) {
-    HEED_RETURN_IF_ERROR(RunSequence(decode, batch, tasks.num_parts(batch), device, &run));
+    HEED_RETURN_IF_ERROR(RunSequence(decode, batch, tasks.num_parts(batch), device.get(), &run));
   }
-  return run.Finish(device);
+  return run.Finish(device.get());
 }
 
 }  // namespace heed::webgpu

@@ -13,73 +13,7 @@ namespace {
 using core::Format;
 using core::Status;
 
-std::string TextOf(StringView view) {
-  if (view.data == nullptr) return {};
-  return view.length == SIZE_MAX ? std::string(view.data) : std::string(view.data, view.length);
-}
-
 StringView ViewOf(const std::string& text) { return {text.data(), text.size()}; }
-
-const char* BackendNameOf(std::uint32_t type) {
-  switch (type) {
-    case kBackendD3D12:
-      return "Direct3D 12";
-    case kBackendMetal:
-      return "Metal";
-    case kBackendVulkan:
-      return "Vulkan";
-    default:
-      return nullptr;  // the Null backend computes nothing, OpenGL lacks core features
-  }
-}
-
-struct Candidate {
-  AdapterHandle handle = nullptr;
-  Adapter adapter;
-  int preference = 0;  // higher first
-};
-
-// Hardware before software, discrete before integrated.
-int PreferenceOf(std::uint32_t adapter_type) {
-  switch (adapter_type) {
-    case kAdapterDiscrete:
-      return 3;
-    case kAdapterIntegrated:
-      return 2;
-    case kAdapterCpu:
-      return 0;
-    default:
-      return 1;
-  }
-}
-
-std::vector<Candidate> ListAdapters(const Functions& f, InstanceHandle instance) {
-  const EnumerateAdaptersOptions options;
-  std::vector<AdapterHandle> handles(f.enumerate_adapters(instance, &options, nullptr));
-  if (!handles.empty()) f.enumerate_adapters(instance, &options, handles.data());
-  std::vector<Candidate> candidates;
-  for (AdapterHandle handle : handles) {
-    AdapterInfo info;
-    if (f.adapter_get_info(handle, &info) != kStatusSuccess) continue;
-    const char* backend = BackendNameOf(info.backend_type);
-    if (backend != nullptr) {
-      candidates.push_back({handle,
-                            {TextOf(info.device), backend, info.adapter_type == kAdapterCpu},
-                            PreferenceOf(info.adapter_type)});
-    }
-    f.adapter_info_free(info);
-  }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const auto& a, const auto& b) { return a.preference > b.preference; });
-  return candidates;
-}
-
-bool IsWanted(const Adapter& adapter, const std::string& wish) {
-  if (wish.empty()) return true;
-  if (wish == "hardware") return !adapter.is_software;
-  if (wish == "software") return adapter.is_software;
-  return adapter.name.find(wish) != std::string::npos;
-}
 
 void OnDevice(std::uint32_t status, DeviceHandle device, StringView message, void* first,
               void* second) {
@@ -112,21 +46,21 @@ Status Device::Get(Device** device) {
     result->status = GetLibrary(&library);
     if (!result->status.ok()) return result;
     result->device = new Device;
-    result->status = result->device->Open(*library);
+    result->device->library_ = *library;
+    result->status = result->device->Open();
     return result;
   }();
   *device = opened->device;
   return opened->status;
 }
 
-Status Device::Open(const Library& library) {
-  f_ = &library.functions;
+Status Device::Open() {
   const InstanceExtras extras;
   InstanceDescriptor descriptor;
   descriptor.next = &extras.chain;
   instance_ = f_->create_instance(&descriptor);
   if (instance_ == nullptr) {
-    return {HEED_UNAVAILABLE, "wgpuCreateInstance failed in " + library.path};
+    return {HEED_UNAVAILABLE, "wgpuCreateInstance failed in " + library_.path};
   }
   AdapterHandle adapter = nullptr;
   HEED_RETURN_IF_ERROR(ChooseAdapter(&adapter));
@@ -137,20 +71,7 @@ Status Device::Open(const Library& library) {
 
 Status Device::ChooseAdapter(AdapterHandle* chosen) {
   const std::string wish = core::os::Environment("HEED_WEBGPU_ADAPTER");
-  std::string found;
-  for (const Candidate& candidate : ListAdapters(*f_, instance_)) {
-    if (IsWanted(candidate.adapter, wish)) {
-      *chosen = candidate.handle;
-      adapter_ = candidate.adapter;
-      return {};
-    }
-    found += (found.empty() ? "" : ", ") + candidate.adapter.name;
-  }
-  if (found.empty()) {
-    return {HEED_UNAVAILABLE, "there is no adapter of Vulkan, Metal or Direct3D 12"};
-  }
-  return {HEED_UNAVAILABLE, Format("HEED_WEBGPU_ADAPTER = %.128s: no such adapter; there are: %s",
-                                   wish.c_str(), found.c_str())};
+  return webgpu::ChooseAdapter(*f_, instance_, wish, chosen, &adapter_);
 }
 
 Status Device::RequestDevice(AdapterHandle adapter) {
@@ -208,6 +129,8 @@ void Device::OnLost(const DeviceHandle* device, std::uint32_t /*reason*/, String
 }
 
 Status Device::TakeError(const char* step) {
+  PopScopes();
+  PushScopes();
   const std::lock_guard lock(error_.mutex);
   if (error_.message.empty()) return {};
   const heed_status_t code =
@@ -242,12 +165,15 @@ Status Device::FindPipeline(const Shader& shader, PipelineHandle* pipeline) {
 
 Status Device::Prepare(const Shader& shader) {
   const std::lock_guard lock(mutex_);
+  const ErrorScopes scopes(this);
   PipelineHandle pipeline = nullptr;
   return FindPipeline(shader, &pipeline);
 }
 
 Status Device::Run(const Shader& shader, Dispatch* dispatch) {
   const std::lock_guard lock(mutex_);
+  const ErrorScopes scopes(this);
+  HEED_RETURN_IF_ERROR(CheckAlive());
   PipelineHandle pipeline = nullptr;
   HEED_RETURN_IF_ERROR(FindPipeline(shader, &pipeline));
   HEED_RETURN_IF_ERROR(Upload(*dispatch));

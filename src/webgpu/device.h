@@ -1,4 +1,4 @@
-// One adapter of this process, chosen once, and running compute shaders on it.
+// A device, the library's own or a caller's, and running compute shaders on it.
 #ifndef HEED_WEBGPU_DEVICE_H_
 #define HEED_WEBGPU_DEVICE_H_
 
@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/status.h"
+#include "webgpu/adapter.h"
 #include "webgpu/library.h"
 
 namespace heed::webgpu {
@@ -18,12 +20,6 @@ namespace heed::webgpu {
 // What every WebGPU device has, so no more is asked for.
 inline constexpr std::uint64_t kMaxBindingBytes = std::uint64_t{128} << 20;
 inline constexpr std::uint32_t kMaxWorkgroups = 65535;
-
-struct Adapter {
-  std::string name;     // "llvmpipe (LLVM 15.0.6, 256 bits)"
-  std::string backend;  // "Vulkan"
-  bool is_software = false;
-};
 
 // A shader with its entry point; `label` names the text in the cache of pipelines and in errors.
 struct Shader {
@@ -45,11 +41,25 @@ struct Dispatch {
   double device_seconds = 0.0;  // result: of the shader alone; 0 = the device has no clock
 };
 
+// A device of the caller's with what belongs to it.
+struct BorrowedHandles {
+  AdapterHandle adapter = nullptr;
+  DeviceHandle device = nullptr;
+  QueueHandle queue = nullptr;
+};
+
 class Device {
  public:
   // The adapter that HEED_WEBGPU_ADAPTER asks for, opened and probed once for the life of the
   // process. HEED_UNAVAILABLE with the reason.
   static core::Status Get(Device** device);
+  // A caller's device, probed, too. Keeps it and the queue alive until it is destroyed itself, and
+  // releases everything that it made there. `library` is where the handles come from.
+  static core::Status Borrow(const Library& library, const BorrowedHandles& handles,
+                             std::shared_ptr<Device>* device);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
 
   const Adapter& adapter() const { return adapter_; }
   // Compiles the shader unless that was done. One thread at a time compiles or runs.
@@ -57,7 +67,33 @@ class Device {
   // Runs to completion.
   core::Status Run(const Shader& shader, Dispatch* dispatch);
 
+  const Library& library() const { return library_; }
+  // A caller's buffers; usage is a set of kUsage... bits.
+  std::uint64_t BufferBytes(BufferHandle buffer) const { return f_->buffer_size(buffer); }
+  std::uint64_t BufferUsage(BufferHandle buffer) const { return f_->buffer_usage(buffer); }
+  // An error when the buffer was destroyed. It has kUsageStorage and 4 bytes at least. `name` =
+  // the argument, for the message.
+  core::Status CheckUsable(const char* name, BufferHandle buffer);
+  // Offsets and sizes are multiples of 4. Reading waits; what is written is there for whatever is
+  // submitted to the queue later.
+  core::Status ReadRange(BufferHandle buffer, std::uint64_t offset_bytes, void* target,
+                         std::uint64_t size_bytes);
+  core::Status WriteRange(BufferHandle buffer, std::uint64_t offset_bytes, const void* source,
+                          std::uint64_t size_bytes);
+
  private:
+  // While one lives, errors of a borrowed device come to this object: its callbacks are the
+  // caller's.
+  class ErrorScopes {
+   public:
+    explicit ErrorScopes(Device* device) : device_(device) { device_->PushScopes(); }
+    ~ErrorScopes() { device_->PopScopes(); }
+    ErrorScopes(const ErrorScopes&) = delete;
+    ErrorScopes& operator=(const ErrorScopes&) = delete;
+
+   private:
+    Device* device_;
+  };
   struct Buffer {
     BufferHandle handle = nullptr;
     std::uint64_t size_bytes = 0;
@@ -69,7 +105,7 @@ class Device {
   };
 
   Device() = default;
-  core::Status Open(const Library& library);
+  core::Status Open();
   core::Status ChooseAdapter(AdapterHandle* chosen);
   core::Status RequestDevice(AdapterHandle adapter);
   core::Status OpenClock();
@@ -83,6 +119,11 @@ class Device {
   core::Status ReadClock(Dispatch* dispatch);
   core::Status ReadBuffer(BufferHandle buffer, void* target, std::size_t size_bytes);
   void ReleaseLargeBuffers();
+  // An error when the device was destroyed or is lost: wgpu-native ends the process of whoever
+  // submits to such a device.
+  core::Status CheckAlive();
+  void PushScopes();
+  void PopScopes();
   // What the library reported since the last call.
   core::Status TakeError(const char* step);
 
@@ -90,9 +131,13 @@ class Device {
                       void* first, void* second);
   static void OnLost(const DeviceHandle* device, std::uint32_t reason, StringView message,
                      void* first, void* second);
+  static void OnScope(std::uint32_t status, std::uint32_t type, StringView message, void* first,
+                      void* second);
 
   std::mutex mutex_;
-  const Functions* f_ = nullptr;
+  bool is_borrowed_ = false;
+  Library library_;
+  const Functions* f_ = &library_.functions;
   Adapter adapter_;
   InstanceHandle instance_ = nullptr;
   DeviceHandle device_ = nullptr;
@@ -105,6 +150,7 @@ class Device {
   bool has_clock_ = false;  // then the following exist
   QuerySetHandle clock_queries_ = nullptr;
   Buffer clock_, clock_read_back_;
+  Buffer transfer_;  // of ReadRange
 };
 
 }  // namespace heed::webgpu

@@ -2,31 +2,26 @@
 #include "webgpu/backend.h"
 #include "webgpu/binding_limit.h"
 #include "webgpu/forward_run.h"
+#include "webgpu/unit_walk.h"
 
 namespace heed::webgpu {
 
 using core::Status;
 
 Status Forward(const core::ForwardProblem& problem, const core::Plan& /*plan*/, Action action) {
-  Device* device = nullptr;
-  HEED_RETURN_IF_ERROR(Device::Get(&device));
+  std::shared_ptr<Device> device;
+  HEED_RETURN_IF_ERROR(FindDevice(problem.exec.device, &device));
   UnitLimits limits;
-  HEED_RETURN_IF_ERROR(ReadBindingLimit(&limits.max_binding_bytes));
-  limits.max_loop_rounds = MaxLoopRounds(device->adapter().is_software);
+  HEED_RETURN_IF_ERROR(ReadLimits(*device, &limits));
   UnitChunks chunks;
   HEED_RETURN_IF_ERROR(ChooseUnitChunks(problem, UnitPass::kForward, limits, &chunks));
   const KeyRows keys(problem);
   ForwardRun run(problem, chunks, keys, limits.max_binding_bytes);
-  if (action == Action::kPrepare) return run.Prepare(device);
-  for (std::int64_t batch = 0; batch < problem.shape.batch; ++batch) {
-    Unit unit;
-    unit.batch = batch;
-    unit.sequence = problem.SequenceAt(batch);
-    for (unit.kv_head = 0; unit.kv_head < problem.shape.num_kv_heads; ++unit.kv_head) {
-      HEED_RETURN_IF_ERROR(run.RunKeys(device, unit, 0, unit.sequence.kv_len));
-    }
-  }
-  return run.Finish(device);
+  if (action == Action::kPrepare) return run.Prepare(device.get());
+  HEED_RETURN_IF_ERROR(VisitHeads(problem, [&](const Unit& unit) {
+    return run.RunKeys(device.get(), unit, {0, unit.sequence.kv_len});
+  }));
+  return run.Finish(device.get());
 }
 
 }  // namespace heed::webgpu

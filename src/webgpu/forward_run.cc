@@ -1,7 +1,8 @@
 #include "webgpu/forward_run.h"
 
-#include <algorithm>
 #include <utility>
+
+#include "webgpu/unit_walk.h"
 
 namespace heed::webgpu {
 
@@ -24,22 +25,8 @@ void ForwardRun::StartSlice() {
   slice_ = std::make_unique<ForwardSlice>(problem_, chunks_, max_binding_bytes_, keys_);
 }
 
-// Parts of the keys in ascending order, which is the order of merging.
-Status ForwardRun::RunKeys(Device* device, Unit unit, std::int64_t first_key,
-                           std::int64_t end_key) {
-  const std::int64_t q_len = unit.sequence.q_len;
-  for (std::int64_t query = 0; query < q_len; query += chunks_.queries) {
-    unit.first_query = query;
-    unit.num_queries = std::min(chunks_.queries, q_len - query);
-    std::int64_t key = first_key;
-    do {
-      unit.first_key = key;
-      unit.num_keys = std::min(chunks_.keys, end_key - key);
-      HEED_RETURN_IF_ERROR(RunUnit(device, unit));
-      key += chunks_.keys;
-    } while (key < end_key);
-  }
-  return {};
+Status ForwardRun::RunKeys(Device* device, const Unit& unit, device::KeyRange keys) {
+  return VisitUnits(chunks_, unit, keys, [&](const Unit& part) { return RunUnit(device, part); });
 }
 
 Status ForwardRun::RunUnit(Device* device, const Unit& unit) {

@@ -18,8 +18,8 @@ class ForwardRun {
              std::uint64_t max_binding_bytes);
 
   core::Status Prepare(Device* device) { return device->Prepare(shader_); }
-  // All of a sequence's keys [first_key, end_key), divided as the chunks say; [0, 0) without keys.
-  core::Status RunKeys(Device* device, Unit unit, std::int64_t first_key, std::int64_t end_key);
+  // All queries of a unit from VisitHeads against some of its sequence's keys; [0, 0) without keys.
+  core::Status RunKeys(Device* device, const Unit& unit, device::KeyRange keys);
   // Writes o and lse; nothing was written before.
   core::Status Finish(Device* device);
 

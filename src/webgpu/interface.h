@@ -48,7 +48,8 @@ enum BackendType : std::uint32_t {
 enum AdapterType : std::uint32_t { kAdapterDiscrete = 1, kAdapterIntegrated = 2, kAdapterCpu = 3 };
 inline constexpr std::uint32_t kCallbackSpontaneous = 3;
 inline constexpr std::uint32_t kStatusSuccess = 1;  // of every asynchronous request
-inline constexpr std::uint32_t kErrorOutOfMemory = 3;
+inline constexpr std::uint32_t kErrorNone = 1, kErrorOutOfMemory = 3;
+inline constexpr std::uint32_t kFilterValidation = 1, kFilterOutOfMemory = 2;  // of error scopes
 inline constexpr std::uint32_t kFeatureTimestampQuery = 9;
 inline constexpr std::uint32_t kQueryTimestamp = 2;
 inline constexpr std::uint32_t kShaderSourceWgsl = 2;
@@ -94,6 +95,8 @@ struct AdapterInfo {
 using RequestDeviceCallback = void (*)(std::uint32_t status, DeviceHandle device,
                                        StringView message, void* first, void* second);
 using MapCallback = void (*)(std::uint32_t status, StringView message, void* first, void* second);
+using PopErrorScopeCallback = void (*)(std::uint32_t status, std::uint32_t type, StringView message,
+                                       void* first, void* second);
 using UncapturedErrorCallback = void (*)(const DeviceHandle* device, std::uint32_t type,
                                          StringView message, void* first, void* second);
 using DeviceLostCallback = void (*)(const DeviceHandle* device, std::uint32_t reason,
@@ -206,6 +209,13 @@ struct Functions {
   Future (*request_device)(AdapterHandle, const DeviceDescriptor*,
                            CallbackInfo<RequestDeviceCallback>);
   QueueHandle (*get_queue)(DeviceHandle);
+  std::uint32_t (*device_has_feature)(DeviceHandle, std::uint32_t feature);
+  void (*push_error_scope)(DeviceHandle, std::uint32_t filter);
+  Future (*pop_error_scope)(DeviceHandle, CallbackInfo<PopErrorScopeCallback>);
+  void (*retain_device)(DeviceHandle);
+  void (*release_device)(DeviceHandle);
+  void (*retain_queue)(QueueHandle);
+  void (*release_queue)(QueueHandle);
   std::uint32_t (*poll)(DeviceHandle, std::uint32_t wait, const std::uint64_t* submission);
   BufferHandle (*create_buffer)(DeviceHandle, const BufferDescriptor*);
   Future (*map_buffer)(BufferHandle, std::uint64_t mode, std::size_t offset_bytes,
@@ -213,9 +223,12 @@ struct Functions {
   const void* (*mapped_range)(BufferHandle, std::size_t offset_bytes, std::size_t size_bytes);
   void (*unmap_buffer)(BufferHandle);
   void (*release_buffer)(BufferHandle);
+  std::uint64_t (*buffer_size)(BufferHandle);
+  std::uint64_t (*buffer_usage)(BufferHandle);
   ShaderHandle (*create_shader)(DeviceHandle, const ShaderDescriptor*);
   void (*release_shader)(ShaderHandle);
   PipelineHandle (*create_pipeline)(DeviceHandle, const PipelineDescriptor*);
+  void (*release_pipeline)(PipelineHandle);
   BindGroupLayoutHandle (*pipeline_layout)(PipelineHandle, std::uint32_t group);
   void (*release_layout)(BindGroupLayoutHandle);
   BindGroupHandle (*create_bind_group)(DeviceHandle, const BindGroupDescriptor*);
@@ -235,6 +248,7 @@ struct Functions {
   QuerySetHandle (*create_queries)(DeviceHandle, const QuerySetDescriptor*);
   void (*resolve_queries)(EncoderHandle, QuerySetHandle, std::uint32_t first, std::uint32_t count,
                           BufferHandle target, std::uint64_t offset_bytes);
+  void (*release_queries)(QuerySetHandle);
   float (*timestamp_period)(QueueHandle);  // nanoseconds
   CommandsHandle (*finish)(EncoderHandle, const void* descriptor);
   void (*release_commands)(CommandsHandle);

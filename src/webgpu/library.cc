@@ -28,7 +28,7 @@ Symbol SymbolFor(const char* name, FunctionPointer* target) {
 }
 
 // Null, or the first name that the library lacks.
-const char* BindAll(const core::os::DynamicLibrary& library, Functions* f) {
+const char* BindAll(const FindFunction& find, Functions* f) {
   const Symbol symbols[] = {
       SymbolFor("wgpuCreateInstance", &f->create_instance),
       SymbolFor("wgpuInstanceEnumerateAdapters", &f->enumerate_adapters),
@@ -37,15 +37,25 @@ const char* BindAll(const core::os::DynamicLibrary& library, Functions* f) {
       SymbolFor("wgpuAdapterHasFeature", &f->adapter_has_feature),
       SymbolFor("wgpuAdapterRequestDevice", &f->request_device),
       SymbolFor("wgpuDeviceGetQueue", &f->get_queue),
+      SymbolFor("wgpuDeviceHasFeature", &f->device_has_feature),
+      SymbolFor("wgpuDevicePushErrorScope", &f->push_error_scope),
+      SymbolFor("wgpuDevicePopErrorScope", &f->pop_error_scope),
+      SymbolFor("wgpuDeviceAddRef", &f->retain_device),
+      SymbolFor("wgpuDeviceRelease", &f->release_device),
+      SymbolFor("wgpuQueueAddRef", &f->retain_queue),
+      SymbolFor("wgpuQueueRelease", &f->release_queue),
       SymbolFor("wgpuDevicePoll", &f->poll),
       SymbolFor("wgpuDeviceCreateBuffer", &f->create_buffer),
       SymbolFor("wgpuBufferMapAsync", &f->map_buffer),
       SymbolFor("wgpuBufferGetConstMappedRange", &f->mapped_range),
       SymbolFor("wgpuBufferUnmap", &f->unmap_buffer),
       SymbolFor("wgpuBufferRelease", &f->release_buffer),
+      SymbolFor("wgpuBufferGetSize", &f->buffer_size),
+      SymbolFor("wgpuBufferGetUsage", &f->buffer_usage),
       SymbolFor("wgpuDeviceCreateShaderModule", &f->create_shader),
       SymbolFor("wgpuShaderModuleRelease", &f->release_shader),
       SymbolFor("wgpuDeviceCreateComputePipeline", &f->create_pipeline),
+      SymbolFor("wgpuComputePipelineRelease", &f->release_pipeline),
       SymbolFor("wgpuComputePipelineGetBindGroupLayout", &f->pipeline_layout),
       SymbolFor("wgpuBindGroupLayoutRelease", &f->release_layout),
       SymbolFor("wgpuDeviceCreateBindGroup", &f->create_bind_group),
@@ -61,6 +71,7 @@ const char* BindAll(const core::os::DynamicLibrary& library, Functions* f) {
       SymbolFor("wgpuCommandEncoderCopyBufferToBuffer", &f->copy_buffer),
       SymbolFor("wgpuDeviceCreateQuerySet", &f->create_queries),
       SymbolFor("wgpuCommandEncoderResolveQuerySet", &f->resolve_queries),
+      SymbolFor("wgpuQuerySetRelease", &f->release_queries),
       SymbolFor("wgpuQueueGetTimestampPeriod", &f->timestamp_period),
       SymbolFor("wgpuCommandEncoderFinish", &f->finish),
       SymbolFor("wgpuCommandBufferRelease", &f->release_commands),
@@ -68,7 +79,7 @@ const char* BindAll(const core::os::DynamicLibrary& library, Functions* f) {
       SymbolFor("wgpuQueueWriteBuffer", &f->write_buffer),
   };
   for (const Symbol& symbol : symbols) {
-    *symbol.target = library.Symbol(symbol.name);
+    *symbol.target = find(symbol.name);
     if (*symbol.target == nullptr) return symbol.name;
   }
   return nullptr;
@@ -77,26 +88,6 @@ const char* BindAll(const core::os::DynamicLibrary& library, Functions* f) {
 std::string VersionText(std::uint32_t version) {
   return Format("%u.%u.%u.%u", version >> 24, version >> 16 & 255, version >> 8 & 255,
                 version & 255);
-}
-
-// Empty when *library is ready; else what is wrong with this candidate.
-std::string Load(const std::string& path, Library* library) {
-  std::string error;
-  const auto opened = core::os::DynamicLibrary::Open(path, &error);
-  if (!opened.is_open()) return error;
-  if (!opened.Resolve("wgpuGetVersion", &library->functions.get_version)) {
-    return path + " is not wgpu-native: it has no wgpuGetVersion";
-  }
-  library->version = VersionText(library->functions.get_version());
-  if (library->functions.get_version() >> 24 != kInterfaceMajor) {
-    return Format("%s is wgpu-native %s: only %u.x is supported", path.c_str(),
-                  library->version.c_str(), kInterfaceMajor);
-  }
-  if (const char* missing = BindAll(opened, &library->functions)) {
-    return Format("%s has no %s", path.c_str(), missing);
-  }
-  library->path = path;
-  return {};
 }
 
 bool HasFile(const std::string& folder, const std::string& name) {
@@ -131,7 +122,7 @@ Loaded LoadFirst() {
   std::string reasons;
   for (const std::string& candidate : LibraryCandidates()) {
     Library library;
-    const std::string reason = Load(candidate, &library);
+    const std::string reason = LoadLibrary(candidate, &library);
     if (reason.empty()) {
       loaded.library = library;
       return loaded;
@@ -146,6 +137,31 @@ Loaded LoadFirst() {
 }
 
 }  // namespace
+
+std::string BindLibrary(const std::string& path, const FindFunction& find, Library* library) {
+  *SymbolFor("wgpuGetVersion", &library->functions.get_version).target = find("wgpuGetVersion");
+  if (library->functions.get_version == nullptr) {
+    return path + " is not wgpu-native: it has no wgpuGetVersion";
+  }
+  library->version = VersionText(library->functions.get_version());
+  if (library->functions.get_version() >> 24 != kInterfaceMajor) {
+    return Format("%s is wgpu-native %s: only %u.x is supported", path.c_str(),
+                  library->version.c_str(), kInterfaceMajor);
+  }
+  if (const char* missing = BindAll(find, &library->functions)) {
+    return Format("%s has no %s", path.c_str(), missing);
+  }
+  library->path = path;
+  return {};
+}
+
+std::string LoadLibrary(const std::string& path, Library* library) {
+  std::string error;
+  const auto opened = core::os::DynamicLibrary::Open(path, &error);
+  if (!opened.is_open()) return error;
+  return BindLibrary(
+      path, [&](const char* name) { return opened.Symbol(name); }, library);
+}
 
 std::vector<std::string> LibraryCandidates() {
   const std::string forced = Environment("HEED_WEBGPU_LIBRARY");

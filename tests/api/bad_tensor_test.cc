@@ -162,8 +162,8 @@ TEST(BadTensor, Devices) {
         call.q.abi.device = {HEED_DEVICE_CUDA, -1};
       },
       "q.device.device_id = -1: must not be negative");
-  ExpectRefused([](ForwardCall& call) { MoveTo(call, HEED_DEVICE_WEBGPU); }, HEED_UNAVAILABLE,
-                "the WebGPU backend: tensors in WebGPU buffers are not read yet");
+  ExpectInvalid([](ForwardCall& call) { MoveTo(call, HEED_DEVICE_WEBGPU); },
+                "q.device = webgpu:0: heed_webgpu_open_device gave no such device");
 }
 
 TEST(BadTensor, CudaWithoutADriverNamesTheRemedy) {

@@ -9,7 +9,7 @@ compatibility='flash_attention_v2_opt_[a-z_]*|flash_attention_fused_forward(_pac
 compatibility+='|pack_[kv]_for_flash_attention|flash_aligned_(alloc|free)'
 
 nm -D --defined-only "$1" | awk '{ print $3 }' | sort >"$work/exported"
-sed -n 's/^HEED_API .*\b\(heed_[a-z_]*\)(.*/\1/p' "$here/../../include/heed/heed.h" |
+sed -n 's/^HEED_API .*\b\(heed_[a-z_]*\)(.*/\1/p' "$here"/../../include/heed/heed{,_webgpu}.h |
   sort >"$work/declared"
 [[ $(wc -l <"$work/declared") -ge 20 ]] || fail "could not read the declarations of heed.h"
 
