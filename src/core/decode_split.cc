@@ -37,13 +37,13 @@ bool HasHeadsWithinToken(const KvCacheView& cache) {
   return cache.rows.head_stride_elems < cache.rows.row_stride_elems;
 }
 
-// Heads side by side that fill a tile, where their rows are short; fewer where that would leave too
-// few tasks.
+// Heads side by side that fill a task, where one tile holds the rows of each; fewer where that
+// would leave too few tasks.
 std::int64_t HeadsPerTask(const DecodeProblem& problem, std::int64_t rows_per_head) {
   const std::int64_t num_heads = problem.attention.shape.num_kv_heads;
   const std::int64_t num_blocks = SumOfKeys(problem, kDecodeBlockKeys) / kDecodeBlockKeys;
   std::int64_t heads =
-      rows_per_head > 0 ? std::min(num_heads, kDecodeTileRows / rows_per_head) : num_heads;
+      rows_per_head > 0 ? std::min(num_heads, kDecodeTaskRows / rows_per_head) : num_heads;
   const std::int64_t most_bytes = HasHeadsWithinToken(problem.k) && HasHeadsWithinToken(problem.v)
                                       ? kTokenBlockBytes
                                       : kTaskBlockBytes;

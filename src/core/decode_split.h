@@ -12,8 +12,9 @@ namespace heed::core {
 
 // Keys of one step; parts are cut at multiples of it, counted from key 0.
 inline constexpr std::int64_t kDecodeBlockKeys = 128;
-// Query rows (G heads of a token side by side) that one task holds.
-inline constexpr std::int64_t kDecodeTileRows = 32;
+// Query rows (G heads of a token side by side) of one KV head that one task holds, and those of all
+// heads of a task.
+inline constexpr std::int64_t kDecodeTileRows = 32, kDecodeTaskRows = 64;
 // Below this many keys, counted for each head of a task, a part costs more than it gains.
 inline constexpr std::int64_t kMinPartKeys = 512;
 // Most parts of a sequence under fixed_split, where partial results grow with the batch.

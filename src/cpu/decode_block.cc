@@ -246,10 +246,17 @@ void RunRowBlock(const BlockKeys& block, const DecodeScratch& scratch) {
   if (HasTerms(problem.attention.score)) FillTerms(block, scratch, is_dead);
   if (HasScaleOfRow(problem.k)) FillRowScales(block, problem.k, is_dead, scratch.key_scales);
   if (HasScaleOfRow(problem.v)) FillRowScales(block, problem.v, is_dead, scratch.value_scales);
-  for (int row = 0; row < block.rows.num_rows; ++row) {
-    DecodeSoftmaxArgs args = SoftmaxOfRow(block, row, scratch);
-    kernel.softmax(args);
-    TakeState(args, row, scratch);
+  // Dropout fills one array for each row in turn.
+  const int side_by_side = problem.attention.score.dropout.active() ? 1 : block.rows.num_rows;
+  std::array<DecodeSoftmaxArgs, kDecodeRows> softmax;
+  for (int first = 0; first < block.rows.num_rows; first += side_by_side) {
+    for (int n = 0; n < side_by_side; ++n) {
+      softmax[static_cast<std::size_t>(n)] = SoftmaxOfRow(block, first + n, scratch);
+    }
+    kernel.softmax(softmax.data(), side_by_side);
+    for (int n = 0; n < side_by_side; ++n) {
+      TakeState(softmax[static_cast<std::size_t>(n)], first + n, scratch);
+    }
   }
 
   const FoundRows values = FindRows(block, problem.v, scratch, scratch.values);
@@ -383,10 +390,14 @@ void RunWordBlock(const BlockKeys& inside, const DecodeScratch& scratch) {
                       .scores = scratch.scores});
   FillWordScales(whole, inside.keys, problem.k, scratch.key_scales);
   const float largest = FillWordScales(whole, inside.keys, problem.v, scratch.value_scales);
+  std::array<WordSoftmaxArgs, kDecodeRows> softmax;
   for (int row = 0; row < whole.rows.num_rows; ++row) {
-    WordSoftmaxArgs args = {SoftmaxOfRow(whole, row, scratch), largest,
-                            scratch.words + row * kWordsPerRow, 0.0f};
-    kernel.word_softmax(args);
+    softmax[static_cast<std::size_t>(row)] = {SoftmaxOfRow(whole, row, scratch), largest,
+                                              scratch.words + row * kWordsPerRow, 0.0f};
+  }
+  kernel.word_softmax(softmax.data(), whole.rows.num_rows);
+  for (int row = 0; row < whole.rows.num_rows; ++row) {
+    const WordSoftmaxArgs& args = softmax[static_cast<std::size_t>(row)];
     TakeState(args.row, row, scratch);
     scratch.word_scales[row] = args.word_scale;
   }

@@ -87,7 +87,7 @@ struct WordScoresArgs {
   float* scores;  // [num_rows][kDecodeBlock]
 };
 
-// Softmax of one row over one block.
+// Softmax of one row over one block. The kernels take several rows, which they run side by side.
 struct DecodeSoftmaxArgs {
   float* scores;  // [kDecodeBlock], overwritten with weights, 0 where hidden and past num_keys
   int num_keys;
@@ -149,13 +149,13 @@ struct DecodeKernel {
   void (*unpack[kNumKvElements])(const UnpackArgs& args);
   // Of direct elements; null = this kernel has them unpacked. fp32 is always there.
   void (*scores[kNumDirectElements])(const DecodeScoresArgs& args);
-  void (*softmax)(DecodeSoftmaxArgs& args);
+  void (*softmax)(DecodeSoftmaxArgs* rows, int num_rows);
   void (*values[kNumDirectElements])(const DecodeValuesArgs& args);
   void (*store_row[3])(const StoreDecodeRowArgs& args);  // f32, f16, bf16
   WordForm word_form;
   // Null where interleaved rows are unpacked instead.
   void (*word_scores)(const WordScoresArgs& args);
-  void (*word_softmax)(WordSoftmaxArgs& args);
+  void (*word_softmax)(WordSoftmaxArgs* rows, int num_rows);
   void (*word_values)(const WordValuesArgs& args);
 };
 

@@ -31,20 +31,21 @@ DecodeScratch Divide(const core::DecodeProblem& problem, Pieces* pieces) {
   const std::int64_t o_stride = PaddedElems(problem.v.head_dim);
   const bool is_interleaved = problem.k.layout == HEED_KV_LAYOUT_INTERLEAVED;
   const std::int64_t word_rows = is_interleaved ? kDecodeRows : 0;
+  const std::int64_t q_word_rows = is_interleaved ? kTaskRows : 0;
   const std::int64_t key_steps = problem.k.payload_elems / core::kInterleavedBytes;
   const std::int64_t value_steps = problem.v.payload_elems / core::kInterleavedBytes;
   scratch.q_stride_elems = q_stride;
   scratch.o_stride_elems = o_stride;
-  scratch.q = pieces->Take<float>(kDecodeRows * q_stride);
-  scratch.o = pieces->Take<float>(kDecodeRows * o_stride);
+  scratch.q = pieces->Take<float>(kTaskRows * q_stride);
+  scratch.o = pieces->Take<float>(kTaskRows * o_stride);
   scratch.scores = pieces->Take<float>(kDecodeRows * kDecodeBlock);
   scratch.additive = pieces->Take<float>(kDecodeRows * kDecodeBlock);
   scratch.keep = pieces->Take<float>(kDecodeBlock);
   scratch.key_scales = pieces->Take<float>(kDecodeBlock);
   scratch.value_scales = pieces->Take<float>(kDecodeBlock);
-  scratch.max_log2 = pieces->Take<float>(kDecodeRows);
-  scratch.sum = pieces->Take<float>(kDecodeRows);
-  scratch.rescale = pieces->Take<float>(kDecodeRows);
+  scratch.max_log2 = pieces->Take<float>(kTaskRows);
+  scratch.sum = pieces->Take<float>(kTaskRows);
+  scratch.rescale = pieces->Take<float>(kTaskRows);
   scratch.keys = pieces->Take<const void*>(kDecodeBlock + kRowMultiple);
   scratch.values = pieces->Take<const void*>(kDecodeBlock + kRowMultiple);
   scratch.ahead = pieces->Take<const void*>(kDecodeBlock + kRowMultiple);
@@ -54,8 +55,8 @@ DecodeScratch Divide(const core::DecodeProblem& problem, Pieces* pieces) {
   scratch.unpacked = pieces->Take<float>(kDecodeBlock * std::max(q_stride, o_stride));
   scratch.row_bytes = pieces->Take<std::uint8_t>(std::max(q_stride, o_stride) *
                                                  static_cast<std::int64_t>(sizeof(float)));
-  scratch.q_words = pieces->Take<std::int32_t>(word_rows * key_steps * 2);
-  scratch.q_scales = pieces->Take<float>(word_rows);
+  scratch.q_words = pieces->Take<std::int32_t>(q_word_rows * key_steps * 2);
+  scratch.q_scales = pieces->Take<float>(q_word_rows);
   scratch.words = pieces->Take<std::int16_t>(word_rows * kWordsPerRow);
   scratch.word_scales = pieces->Take<float>(word_rows);
   scratch.key_offsets = pieces->Take<std::int64_t>(is_interleaved ? key_steps : 0);

@@ -11,21 +11,23 @@
 
 namespace heed::cpu {
 
+// Rows of one head, and of all heads of a task.
 inline constexpr int kDecodeRows = static_cast<int>(core::kDecodeTileRows);
+inline constexpr int kTaskRows = static_cast<int>(core::kDecodeTaskRows);
 static_assert(kDecodeBlock == core::kDecodeBlockKeys);
 
 // Lies at the start of a worker's memory; the pointers name the rest of it.
 struct DecodeScratch {
   std::int64_t q_stride_elems;  // head dims rounded up to kRowMultiple
   std::int64_t o_stride_elems;
-  float* q;         // [kDecodeRows][q_stride_elems]
-  float* o;         // [kDecodeRows][o_stride_elems]
+  float* q;         // [kTaskRows][q_stride_elems]
+  float* o;         // [kTaskRows][o_stride_elems]
   float* scores;    // [kDecodeRows][kDecodeBlock]
   float* additive;  // as scores
   float* keep;      // [kDecodeBlock]
   float* key_scales;
   float* value_scales;
-  float* max_log2;  // [kDecodeRows]
+  float* max_log2;  // [kTaskRows]
   float* sum;
   float* rescale;
   const void** keys;  // [kDecodeBlock + kRowMultiple], in the cache or unpacked
@@ -35,8 +37,8 @@ struct DecodeScratch {
   float* unpacked;           // [kDecodeBlock][larger stride]
   std::uint8_t* row_bytes;   // one interleaved row, or a row of zeros
   // Interleaved rows only.
-  std::int32_t* q_words;  // [kDecodeRows][key steps][2]
-  float* q_scales;        // [kDecodeRows]
+  std::int32_t* q_words;  // [kTaskRows][key steps][2]
+  float* q_scales;        // [kTaskRows]
   std::int16_t* words;    // [kDecodeRows][kWordsPerRow]
   float* word_scales;     // [kDecodeRows]
   std::int64_t* key_offsets;

@@ -57,7 +57,7 @@ struct TaskHead {
   DecodeRows rows;
   DecodeScratch scratch;
 };
-using TaskHeads = std::array<TaskHead, static_cast<std::size_t>(kDecodeRows)>;
+using TaskHeads = std::array<TaskHead, static_cast<std::size_t>(kTaskRows)>;
 
 void Attend(const DecodeContext& context, std::int64_t num_heads, TaskHeads& heads) {
   const DecodeScratch& scratch = heads[0].scratch;

@@ -106,16 +106,33 @@ HEED_ALWAYS_INLINE inline float ScalarExp2(float from, float to) {
 
 HEED_ALWAYS_INLINE inline float Finite(float max) { return max == kNoScore ? 0.0f : max; }
 
+// finish(row, maximum of its scores) for every row, a pass over all rows for each of the two: while
+// a row waits for its maximum the others have work.
+template <class Isa, class Row, class Scores, class Finish>
+HEED_ALWAYS_INLINE inline void ForRowsWithMaxima(Row* rows, int num_rows, Scores scores_of,
+                                                 Finish finish) {
+  constexpr int kSideBySide = 8;
+  for (int first = 0; first < num_rows; first += kSideBySide) {
+    const int count = num_rows - first < kSideBySide ? num_rows - first : kSideBySide;
+    float maxima[kSideBySide];
+    for (int n = 0; n < count; ++n) maxima[n] = FinishScores<Isa>(scores_of(rows[first + n]));
+    for (int n = 0; n < count; ++n) finish(rows[first + n], maxima[n]);
+  }
+}
+
 template <class Isa>
-void DecodeSoftmax(DecodeSoftmaxArgs& args) {
-  const float block_max = FinishScores<Isa>(args);
-  const float max = block_max > args.max_log2 ? block_max : args.max_log2;
-  const float block_sum = Exponentiate<Isa>(args, Finite(max));
-  args.rescale = max == args.max_log2 ? 1.0f : ScalarExp2<Isa>(args.max_log2, max);
-  args.sum = args.rescale * args.sum + block_sum;
-  args.max_log2 = max;
-  MultiplyWeights<Isa>(args, args.keep);
-  MultiplyWeights<Isa>(args, args.value_scales);
+void DecodeSoftmax(DecodeSoftmaxArgs* rows, int num_rows) {
+  const auto itself = [](const DecodeSoftmaxArgs& row) -> const DecodeSoftmaxArgs& { return row; };
+  ForRowsWithMaxima<Isa>(
+      rows, num_rows, itself, [](DecodeSoftmaxArgs& args, float block_max) HEED_ALWAYS_INLINE {
+        const float max = block_max > args.max_log2 ? block_max : args.max_log2;
+        const float block_sum = Exponentiate<Isa>(args, Finite(max));
+        args.rescale = max == args.max_log2 ? 1.0f : ScalarExp2<Isa>(args.max_log2, max);
+        args.sum = args.rescale * args.sum + block_sum;
+        args.max_log2 = max;
+        MultiplyWeights<Isa>(args, args.keep);
+        MultiplyWeights<Isa>(args, args.value_scales);
+      });
 }
 
 }  // namespace heed::cpu

@@ -85,9 +85,8 @@ void WordScores(const WordScoresArgs& args) {
 // Weights relative to the maximum of the block: none of its words is lost to a far larger one of
 // another block.
 template <class Isa>
-void WordSoftmax(WordSoftmaxArgs& args) {
+HEED_ALWAYS_INLINE inline void FinishWordRow(WordSoftmaxArgs& args, float block_max) {
   DecodeSoftmaxArgs& row = args.row;
-  const float block_max = FinishScores<Isa>(row);
   const float max = block_max > row.max_log2 ? block_max : row.max_log2;
   const float block_sum = Exponentiate<Isa>(row, Finite(block_max));
   const float factor = block_max == max ? 1.0f : ScalarExp2<Isa>(block_max, max);
@@ -103,6 +102,16 @@ void WordSoftmax(WordSoftmaxArgs& args) {
     Isa::StoreFactors(args.words + key / Isa::kLanes * 4 * Isa::kLanes, word);
   }
   args.word_scale = largest / kWordLimit * factor;
+}
+
+template <class Isa>
+void WordSoftmax(WordSoftmaxArgs* rows, int num_rows) {
+  const auto scores_of = [](const WordSoftmaxArgs& args) -> const DecodeSoftmaxArgs& {
+    return args.row;
+  };
+  ForRowsWithMaxima<Isa>(rows, num_rows, scores_of,
+                         [](WordSoftmaxArgs& args, float block_max)
+                             HEED_ALWAYS_INLINE { FinishWordRow<Isa>(args, block_max); });
 }
 
 // sums[row][n] += weights * the 4-byte groups of step first_step + n, over all keys. Asks for the
