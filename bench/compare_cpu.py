@@ -69,7 +69,7 @@ import torch  # noqa: E402
 sys.path.insert(0, str(ROOT / "python"))
 sys.path.insert(0, str(ROOT / "bench"))
 import compare_cpu_decode  # noqa: E402
-from compare_cpu_decode import Tensor, timed  # noqa: E402
+from compare_cpu_decode import Tensor, timed, timed_alone  # noqa: E402
 from heed import abi, library  # noqa: E402
 
 try:
@@ -244,12 +244,12 @@ def measure(case):
     with torch.no_grad() if case["op"] == "forward" else torch.enable_grad():
         expected = calls["torch"]()
         off = {name: difference(call(), expected) for name, call in calls.items()}
-        repeats = {name: max(1, int(OPTIONS.slice_seconds / timed(call, 1)))
+        repeats = {name: max(1, int(OPTIONS.slice_seconds / timed(call, 1, OPTIONS.threads)))
                    for name, call in calls.items()}
         times = {name: [] for name in calls}
         for _ in range(OPTIONS.rounds):
             for name, call in calls.items():
-                times[name].append(timed(call, repeats[name]))
+                times[name].append(timed_alone(call, repeats[name], OPTIONS.threads))
     ratio = {name: statistics.median(t / own for t, own in zip(times[name], times["heed"]))
              for name in calls}
     seconds = {name: statistics.median(samples) for name, samples in times.items()}

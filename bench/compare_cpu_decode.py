@@ -65,11 +65,21 @@ class Decode:
         return self.o
 
 
-def timed(call, repeats):
-    start = time.perf_counter()
+def timed(call, repeats, threads):
+    """Seconds of one call: of this process' CPU time for one thread, which stands still while other
+    processes have the core, else by the wall clock, which also counts threads that wait."""
+    clock = time.process_time if threads == 1 else time.perf_counter
+    start = clock()
     for _ in range(repeats):
         call()
-    return (time.perf_counter() - start) / repeats
+    return (clock() - start) / repeats
+
+
+def timed_alone(call, repeats, threads):
+    """Other sides' workers may still spin in wait of work: they sleep first, then these wake up."""
+    time.sleep(0.02)
+    call()
+    return timed(call, repeats, threads)
 
 
 def measure(case, options):
@@ -88,13 +98,14 @@ def measure(case, options):
              "B,H,S,D": lambda: sdpa(query, *contiguous, enable_gqa=True)}
     difference = (decode().float() - peers["B,H,S,D"]().transpose(1, 2).float()).abs().max().item()
     largest = peers["B,H,S,D"]().float().abs().max().item()
-    repeats = max(1, int(0.02 / timed(decode, 1)))
-    peer_repeats = {name: max(1, int(0.02 / timed(call, 1))) for name, call in peers.items()}
+    repeats = max(1, int(0.02 / timed(decode, 1, options.threads)))
+    peer_repeats = {name: max(1, int(0.02 / timed(call, 1, options.threads)))
+                    for name, call in peers.items()}
     ours, theirs = [], {name: [] for name in peers}
     for _ in range(options.rounds):
-        ours.append(timed(decode, repeats))
+        ours.append(timed_alone(decode, repeats, options.threads))
         for name, call in peers.items():
-            theirs[name].append(timed(call, peer_repeats[name]))
+            theirs[name].append(timed_alone(call, peer_repeats[name], options.threads))
     medians = {name: statistics.median(times) for name, times in theirs.items()}
     best = min(medians, key=medians.get)
     ratios = [peer / own for peer, own in zip(theirs[best], ours)]

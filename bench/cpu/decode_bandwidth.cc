@@ -78,10 +78,14 @@ double Seconds() {
 
 typedef std::uint64_t Vector __attribute__((vector_size(32)));
 
-// Reads every byte of [begin, end), in four streams of vectors that keep no other state.
+// Reads every byte of [begin, end), in four streams of vectors that keep no other state. Asks for
+// lines a page ahead, where hardware prefetchers stop.
 std::uint64_t ReadAll(const std::uint8_t* begin, const std::uint8_t* end) {
+  constexpr int kAheadBytes = 4096, kReadOnly = 0, kSecondLevel = 2;
   Vector sums[4] = {};
   for (; begin + 128 <= end; begin += 128) {
+    __builtin_prefetch(begin + kAheadBytes, kReadOnly, kSecondLevel);
+    __builtin_prefetch(begin + kAheadBytes + 64, kReadOnly, kSecondLevel);
     for (int n = 0; n < 4; ++n) {
       Vector x;
       std::memcpy(&x, begin + 32 * n, sizeof(x));

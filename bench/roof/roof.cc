@@ -115,17 +115,24 @@ double MeasureOpsPerSecond(const RoofLoop& roof, int num_threads, double seconds
   });
 }
 
-double MeasureReadBytesPerSecond(std::size_t bytes_per_thread, int num_threads, double seconds) {
+double MeasureReadBytesPerSecond(std::size_t bytes_per_thread, int num_threads, double seconds,
+                                 Clock clock) {
   return SumOverThreads(num_threads, [&](int) {
     const std::size_t num_words =
         std::max<std::size_t>(bytes_per_thread / sizeof(std::uint64_t), 1);
     const auto words = std::make_unique<std::uint64_t[]>(num_words);
-    return RepeatFor(seconds, Clock::kWall, static_cast<double>(num_words * sizeof(std::uint64_t)),
-                     [&] {
-                       std::uint64_t sum = 0;
-                       for (std::size_t i = 0; i < num_words; ++i) sum += words[i];
-                       asm volatile("" : : "r"(sum) : "memory");
-                     });
+    return RepeatFor(seconds, clock, static_cast<double>(num_words * sizeof(std::uint64_t)), [&] {
+      std::uint64_t sum = 0;
+      // A page ahead, where hardware prefetchers stop.
+      constexpr std::size_t kLineWords = 8, kAheadWords = 512;
+      std::size_t i = 0;
+      for (; i + kLineWords <= num_words; i += kLineWords) {
+        __builtin_prefetch(words.get() + i + kAheadWords, 0, 2);
+        for (std::size_t n = 0; n < kLineWords; ++n) sum += words[i + n];
+      }
+      for (; i < num_words; ++i) sum += words[i];
+      asm volatile("" : : "r"(sum) : "memory");
+    });
   });
 }
 

@@ -42,7 +42,8 @@ double MeasureOpsPerSecond(const RoofLoop& roof, int num_threads, double seconds
 
 // Sequential reads of one private buffer per thread. Choose bytes_per_thread well above the last
 // cache level for memory bandwidth, or below a level for that level's.
-double MeasureReadBytesPerSecond(std::size_t bytes_per_thread, int num_threads, double seconds);
+double MeasureReadBytesPerSecond(std::size_t bytes_per_thread, int num_threads, double seconds,
+                                 Clock clock);
 
 // Core clock under load, from a chain of dependent multiplications of known latency; 0 where there
 // is no loop.

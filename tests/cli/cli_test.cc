@@ -220,6 +220,22 @@ TEST_F(Cli, BenchTimesTheBackwardPassAndDecode) {
   EXPECT_NE(refused.err.find("--materialized"), std::string::npos) << refused.err;
 }
 
+// Both orders of memory are read as what they are.
+TEST_F(Cli, BenchTimesDecodeOfAnInt8CacheBesideReads) {
+  for (const char* layout : {"bshd", "bhsd"}) {
+    const Words words = {"bench", "--op",      "decode", "--cache", "int8",        "--layout",
+                         layout,  "--sq",      "1",      "--skv",   "48",          "--kv-heads",
+                         "1",     "--threads", "1",      "--json",  Path("r.json")};
+    const Outcome outcome = Run(words, kQuickBench);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("% of read ("), std::string::npos) << outcome.out;
+    const std::string json = ReadFile(Path("r.json"));
+    EXPECT_EQ(JsonNumber(json, "useful_flops"), 48.0 * 2 * 4 * 16);
+    // q and o, lse, the cache in bytes, and its length.
+    EXPECT_EQ(JsonNumber(json, "tensor_bytes"), 2 * 2 * 16 * 4 + 2 * 4 + 2 * 48 * 16 + 4);
+  }
+}
+
 TEST_F(Cli, BaselineAgreesOnRaggedShapesAndWindows) {
   for (const Words& options : {Words{"--skv", "301", "--d", "19", "--dv", "35", "--heads", "3"},
                                Words{"--window", "5,2", "--skv", "40", "--heads", "1"},

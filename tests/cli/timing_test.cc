@@ -131,6 +131,22 @@ TEST(PresetCases, OfInt8AndOfAllHaveUniqueNames) {
   }
 }
 
+TEST(BenchPreset, DecodeHasABarForEveryGroupAndOrderOfMemory) {
+  Options options;
+  options.bench.preset = "cpu-decode";
+  const std::vector<BenchCase> cases = PresetCases(options);
+  ASSERT_EQ(cases.size(), 6u);
+  EXPECT_TRUE(cases[0].name.starts_with("decode.kv8.bf16.q1.kv65536.h8.d128.t")) << cases[0].name;
+  EXPECT_TRUE(cases[5].name.starts_with("decode.kv8.bf16.q1.kv65536.h64x8.d128.bhsd.t"))
+      << cases[5].name;
+  for (const BenchCase& bench_case : cases) {
+    ASSERT_TRUE(bench_case.bar.has_value());
+    EXPECT_EQ(bench_case.bar->kind, BarKind::kReadFraction);
+    const bool is_wide = bench_case.problem.shape.num_q_heads == 64;
+    EXPECT_EQ(bench_case.bar->limit, is_wide ? 0.60 : 0.80);
+  }
+}
+
 TEST(BenchPreset, BackwardHasItsBar) {
   Options options;
   options.bench.preset = "cpu-backward";

@@ -50,12 +50,17 @@ void RequireEffect(const CLI::App& subcommand, const Options& options) {
   if (!options.bench.preset.empty()) {
     const char* why = "is fixed by --preset; leave it out";
     RefuseRandomInput(subcommand, why);
-    RefuseGiven(subcommand,
-                {"--op", "--lengths", "--thread-counts", "--threads", "--dtype", "--scale",
-                 "--softcap", "--causal", "--alignment", "--window", "--dropout-p", "--offset"},
-                why);
+    RefuseGiven(
+        subcommand,
+        {"--op", "--cache", "--layout", "--lengths", "--thread-counts", "--threads", "--dtype",
+         "--scale", "--softcap", "--causal", "--alignment", "--window", "--dropout-p", "--offset"},
+        why);
   }
-  if (options.bench.op != BenchOp::kForward || options.bench.preset == "cpu-backward") {
+  if (options.bench.op != BenchOp::kDecode) {
+    RefuseGiven(subcommand, {"--cache"}, "is of --op decode only; leave it out");
+  }
+  const std::string& preset = options.bench.preset;
+  if (options.bench.op != BenchOp::kForward || preset == "cpu-backward" || preset == "cpu-decode") {
     RefuseGiven(subcommand, {"--materialized"}, "is a baseline of --op forward only; leave it out");
   }
   if (!options.bench.lengths.empty()) {

@@ -27,6 +27,8 @@ const NameMap<BenchInt8> kBenchInt8 = {{"f32", BenchInt8::kF32},
                                        {"bf16", BenchInt8::kBf16},
                                        {"u8", BenchInt8::kU8},
                                        {"fixed", BenchInt8::kFixed}};
+const NameMap<BenchCache> kBenchCaches = {{"plain", BenchCache::kPlain},
+                                          {"int8", BenchCache::kInt8}};
 const NameMap<Layout> kLayouts = {{"bshd", Layout::kRowsHeads}, {"bhsd", Layout::kHeadsRows}};
 
 // An option whose value is one of a few names.
@@ -173,9 +175,12 @@ void AddBenchOptions(CLI::App* app, Options* options) {
   AddOpOption(app, options, "forward (default), backward, or decode against a cache of --skv rows");
   AddChoice(app, "--int8", kBenchInt8, &bench.int8,
             "forward over int8 q, k, v: P V in f32, bf16 or u8, or the fixed-point softmax");
+  AddLayoutOption(app, options);
+  AddChoice(app, "--cache", kBenchCaches, &bench.cache,
+            "decode against plain rows (default) or interleaved int8 with a scale a row");
   app->add_option("--preset", bench.preset,
-                  "cpu-forward, cpu-backward, cpu-int8: the project's bars; cpu: all of them")
-      ->check(CLI::IsMember({"cpu-forward", "cpu-backward", "cpu-int8", "cpu"}))
+                  "cpu-forward, cpu-backward, cpu-int8, cpu-decode: the project's bars; cpu: all")
+      ->check(CLI::IsMember({"cpu-forward", "cpu-backward", "cpu-int8", "cpu-decode", "cpu"}))
       ->type_name("NAME");
   app->add_option("--lengths", bench.lengths, "Sq = Skv of each row")
       ->delimiter(',')

@@ -78,10 +78,13 @@ struct OutputOptions {
 enum class BenchOp : std::uint8_t { kForward, kBackward, kDecode };
 // Forward passes over int8 tensors, by their softmax and the arithmetic of P V.
 enum class BenchInt8 : std::uint8_t { kOff, kF32, kBf16, kU8, kFixed };
+// What decode reads: rows of the type of q, or interleaved int8 with a scale for every row.
+enum class BenchCache : std::uint8_t { kPlain, kInt8 };
 
 struct BenchOptions {
   BenchOp op = BenchOp::kForward;
   BenchInt8 int8 = BenchInt8::kOff;
+  BenchCache cache = BenchCache::kPlain;
   std::string preset;
   std::vector<std::int64_t> lengths;        // empty = the shape's q_len
   std::vector<std::int32_t> thread_counts;  // empty = 1 and every usable core

@@ -33,6 +33,7 @@ std::string CaseName(const BenchCase& bench_case) {
   std::ostringstream name;
   if (bench_case.problem.bench.op == BenchOp::kBackward) name << "backward.";
   if (bench_case.problem.bench.op == BenchOp::kDecode) name << "decode.";
+  if (bench_case.problem.bench.cache == BenchCache::kInt8) name << "kv8.";
   if (bench_case.problem.bench.int8 == BenchInt8::kOff) {
     name << ElementTypeName(bench_case.problem.type.value_or(ElementType::kF32));
   } else {
@@ -49,6 +50,7 @@ std::string CaseName(const BenchCase& bench_case) {
   if (score.window[0] >= 0 || score.window[1] >= 0) {
     name << ".window" << score.window[0] << ',' << score.window[1];
   }
+  if (bench_case.problem.layout == Layout::kHeadsRows) name << ".bhsd";
   name << ".t" << bench_case.num_threads;
   return name.str();
 }
@@ -57,6 +59,7 @@ struct Variant {
   BenchOp op = BenchOp::kForward;
   ElementType type = ElementType::kF32;
   std::int64_t length = 4096;
+  std::int64_t kv_length = -1;  // < 0 = length
   std::int64_t num_q_heads = 1;
   std::int64_t num_kv_heads = 1;
   std::int64_t head_dim = 128;
@@ -74,6 +77,7 @@ BenchCase MakeCase(const Options& base, const Variant& variant, std::optional<Ba
   bench_case.problem.shape = {.num_q_heads = variant.num_q_heads,
                               .num_kv_heads = variant.num_kv_heads,
                               .q_len = variant.length,
+                              .kv_len = variant.kv_length,
                               .head_dim = variant.head_dim,
                               .features = {}};
   bench_case.problem.score = ScoreOptions{};
@@ -150,6 +154,29 @@ std::vector<BenchCase> Int8Cases(const Options& base) {
   return cases;
 }
 
+// One token against interleaved int8 caches of 8 KV heads and 128 MiB in both orders of memory.
+std::vector<BenchCase> DecodeCases(const Options& base) {
+  std::vector<BenchCase> cases;
+  for (const Layout layout : {Layout::kRowsHeads, Layout::kHeadsRows}) {
+    for (const std::int64_t group : {1, 4, 8}) {
+      Options options = base;
+      options.layout = layout;
+      options.bench.cache = BenchCache::kInt8;
+      const double fraction = group <= 4 ? 0.80 : 0.60;
+      cases.push_back(MakeCase(options,
+                               {.op = BenchOp::kDecode,
+                                .type = ElementType::kBF16,
+                                .length = 1,
+                                .kv_length = 65536,
+                                .num_q_heads = 8 * group,
+                                .num_kv_heads = 8,
+                                .num_threads = NumCores()},
+                               Bar{BarKind::kReadFraction, fraction, ""}));
+    }
+  }
+  return cases;
+}
+
 std::vector<BenchCase> ForwardCases(const Options& options) {
   std::vector<BenchCase> cases;
   AddRoofCells(options, 1, &cases);
@@ -185,9 +212,10 @@ std::vector<BenchCase> ForwardCases(const Options& options) {
 std::vector<BenchCase> PresetCases(const Options& options) {
   if (options.bench.preset == "cpu-backward") return BackwardCases(options);
   if (options.bench.preset == "cpu-int8") return Int8Cases(options);
+  if (options.bench.preset == "cpu-decode") return DecodeCases(options);
   std::vector<BenchCase> cases = ForwardCases(options);
   if (options.bench.preset != "cpu") return cases;
-  for (const auto& more : {BackwardCases(options), Int8Cases(options)}) {
+  for (const auto& more : {BackwardCases(options), Int8Cases(options), DecodeCases(options)}) {
     for (const BenchCase& other : more) {
       const auto has_name = [&](const BenchCase& mine) { return mine.name == other.name; };
       if (std::none_of(cases.begin(), cases.end(), has_name)) cases.push_back(other);

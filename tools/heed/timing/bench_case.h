@@ -12,6 +12,7 @@ namespace heed::tools {
 
 enum class BarKind : std::uint8_t {
   kRoofFraction,     // useful flops over the fp32 FMA peak, at least
+  kReadFraction,     // bytes of keys and values over the read bandwidth, at least
   kMixedFraction,    // useful ops over the peak of an int8 case's two products, at least
   kSpeedup,          // throughput over that of the case named `over`, at least
   kExtraMemoryBytes  // workspace and growth of resident memory, each at most

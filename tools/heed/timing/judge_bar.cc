@@ -20,6 +20,7 @@ bool IsGated(BarKind kind) {
   switch (kind) {
     case BarKind::kRoofFraction:
       return HasLoop(bench::RoofKind::kFmaF32, "fma_f32.avx512");
+    case BarKind::kReadFraction:
     case BarKind::kMixedFraction:
       return HasLoop(bench::RoofKind::kDotI8, "dot_i8.avx512");
     case BarKind::kSpeedup:
@@ -37,6 +38,8 @@ double MixedFraction(const BenchRow& row) {
   const RoofShare& last = row.measurement.roofs.back();
   return last.name.starts_with("mixed") ? last.fraction.median : 0.0;
 }
+
+double ReadFraction(const BenchRow& row) { return row.measurement.roofs.back().fraction.median; }
 
 double SpeedupOver(const BenchRow& row, const std::vector<BenchRow>& earlier) {
   for (const BenchRow& other : earlier) {
@@ -74,6 +77,10 @@ std::optional<BarResult> JudgeBar(const BenchRow& row, const std::vector<BenchRo
     result.value = static_cast<double>(std::max(m.workspace_bytes, m.rss_growth_bytes.value_or(0)));
     is_reached = result.value < bar.limit;
     unit = "bytes of extra memory";
+  } else if (bar.kind == BarKind::kReadFraction) {
+    result.value = ReadFraction(row);
+    is_reached = result.value >= bar.limit;
+    unit = "of the read bandwidth";
   } else if (bar.kind == BarKind::kMixedFraction) {
     result.value = MixedFraction(row);
     is_reached = result.value >= bar.limit;

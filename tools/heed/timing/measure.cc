@@ -76,7 +76,8 @@ class PairedTimer {
         call_(call),
         roofs_(RoofsFor(bench_case)),
         mixed_(MixedPeakOf(bench_case.problem.bench.int8, roofs_)),
-        clock_(ClockFor(bench_case)) {}
+        clock_(ClockFor(bench_case)),
+        is_decode_(bench_case.problem.bench.op == BenchOp::kDecode) {}
 
   void Run(double seconds_per_run, Progress* progress, Measurement* result) {
     const BenchOptions& options = bench_case_.problem.bench;
@@ -90,12 +91,19 @@ class PairedTimer {
     fractions_.resize(roofs_.size());
     std::vector<double> before = RoofRates();
     for (std::int64_t slice = 0; slice < options.num_slices; ++slice) {
+      const double bandwidth_before = is_decode_ ? ReadBandwidth() : 0.0;
       const double work_seconds = TimeSlice();
       const std::vector<double> after = RoofRates();
       for (std::size_t i = 0; i < roofs_.size(); ++i) {
         const double peak = 0.5 * (before[i] + after[i]);
         rates_[i].push_back(peak);
         fractions_[i].push_back(result->useful_flops / work_seconds / peak);
+      }
+      if (is_decode_) {
+        const double bandwidth = 0.5 * (bandwidth_before + ReadBandwidth());
+        read_rates_.push_back(bandwidth);
+        read_fractions_.push_back(static_cast<double>(call_.cache_bytes()) / work_seconds /
+                                  bandwidth);
       }
       if (mixed_) {
         const double peak =
@@ -117,6 +125,12 @@ class PairedTimer {
           bench::MeasureOpsPerSecond(*roof, bench_case_.num_threads, roof_seconds_, clock_));
     }
     return rates;
+  }
+
+  double ReadBandwidth() const {
+    const auto threads = static_cast<std::size_t>(bench_case_.num_threads);
+    return bench::MeasureReadBytesPerSecond(call_.cache_bytes() / threads, bench_case_.num_threads,
+                                            roof_seconds_, clock_);
   }
 
   // Work seconds of one run.
@@ -143,6 +157,9 @@ class PairedTimer {
                                roofs_[mixed_->values]->name;
       result->roofs.push_back({name, Summarise(mixed_rates_), Summarise(mixed_fractions_), 0.0});
     }
+    if (is_decode_) {
+      result->roofs.push_back({kReadRoof, Summarise(read_rates_), Summarise(read_fractions_), 0.0});
+    }
   }
 
   const BenchCase& bench_case_;
@@ -150,11 +167,13 @@ class PairedTimer {
   std::vector<const RoofLoop*> roofs_;
   std::optional<MixedPeak> mixed_;
   bench::Clock clock_;
+  bool is_decode_;
   std::int64_t runs_per_slice_ = 1;
   double roof_seconds_ = 0.0;
   std::vector<double> wall_seconds_;
   std::vector<std::vector<double>> rates_, fractions_;  // [roof][slice]
   std::vector<double> mixed_rates_, mixed_fractions_;
+  std::vector<double> read_rates_, read_fractions_;
 };
 
 double TimeOneRun(const TimedCall& call) {

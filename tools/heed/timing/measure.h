@@ -24,11 +24,14 @@ Statistics Summarise(std::vector<double> samples);  // at least one
 
 // A peak loop timed in the same slices.
 struct RoofShare {
-  std::string name;                   // "fma_f32.avx2"
+  std::string name;                   // "fma_f32.avx2"; kReadRoof counts bytes instead
   Statistics ops_per_second;          // of all threads together
   Statistics fraction;                // useful flops over the paired peak, slice by slice
   double width_ops_per_second = 0.0;  // threads x operations a cycle x clock; 0 = not known
 };
+
+// Sequential reads of as many bytes as the keys and values of a decode case have.
+inline constexpr const char* kReadRoof = "read";
 
 struct PlainResult {
   std::string not_run;  // why, when there is no time
@@ -44,7 +47,8 @@ struct Measurement {
   std::int64_t num_slices = 0;
   std::int64_t runs_per_slice = 0;
   Statistics seconds;            // of one run, by the clock on the wall
-  std::vector<RoofShare> roofs;  // the first is fp32 FMA; empty for Repetition::kOnce
+  std::vector<RoofShare> roofs;  // the first is fp32 FMA, the last of decode kReadRoof; empty for
+                                 // Repetition::kOnce
   std::size_t workspace_bytes = 0;
   std::size_t tensor_bytes = 0;  // that the call reads and writes
   std::optional<std::size_t> rss_growth_bytes;

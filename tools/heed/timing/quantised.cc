@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/heed/call.h"
 #include "tools/heed/errors.h"
 
 namespace heed::tools {
@@ -38,6 +39,26 @@ Tensor Quantise(Tensor* tensor, ScaleOf scale_of) {
   return scales;
 }
 
+// Returns the scales.
+Tensor QuantiseRows(Layout layout, Tensor* rows) {
+  std::vector<std::int64_t> scale_shape = rows->shape;
+  scale_shape.back() = 1;
+  Tensor scales = MakeTensor(ElementType::kF32, std::move(scale_shape));
+  Tensor bytes = MakeTensor(ElementType::kU8, rows->shape);
+  TensorBinding source, payload, of_scales;
+  source.BindRows(*rows, layout);
+  payload.BindRows(bytes, layout);
+  of_scales.BindRows(scales, layout);
+  heed_quantize_kv_args_t args = HEED_QUANTIZE_KV_ARGS_INIT;
+  args.source = source.get();
+  args.payload = payload.get();
+  args.scales = of_scales.get();
+  args.layout = HEED_KV_LAYOUT_INTERLEAVED;
+  RequireOk(heed_quantize_kv(&args));
+  *rows = std::move(bytes);
+  return scales;
+}
+
 }  // namespace
 
 Quantised QuantiseInputs(Inputs* inputs) {
@@ -52,6 +73,13 @@ Quantised QuantiseInputs(Inputs* inputs) {
   quantised.q_scales = Quantise(&*(*inputs)[Operand::kQ], ScaleOf::kToken);
   quantised.k_scales = Quantise(&*(*inputs)[Operand::kK], ScaleOf::kToken);
   quantised.v_scales = Quantise(&*(*inputs)[Operand::kV], ScaleOf::kChannel);
+  return quantised;
+}
+
+Quantised QuantiseCache(Inputs* inputs) {
+  Quantised quantised;
+  quantised.k_scales = QuantiseRows(inputs->layout, &*(*inputs)[Operand::kK]);
+  quantised.v_scales = QuantiseRows(inputs->layout, &*(*inputs)[Operand::kV]);
   return quantised;
 }
 

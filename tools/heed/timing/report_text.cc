@@ -26,8 +26,9 @@ std::string GrowthText(const std::optional<std::size_t>& growth_bytes) {
 
 void PrintRoofs(const BenchRow& row) {
   for (const RoofShare& roof : row.measurement.roofs) {
-    std::printf("    %5.1f %% of %s (%.4g GFLOP/s in the same run", 100.0 * roof.fraction.median,
-                roof.name.c_str(), roof.ops_per_second.median / 1e9);
+    const char* unit = roof.name == kReadRoof ? "GB/s" : "GFLOP/s";
+    std::printf("    %5.1f %% of %s (%.4g %s in the same run", 100.0 * roof.fraction.median,
+                roof.name.c_str(), roof.ops_per_second.median / 1e9, unit);
     if (roof.width_ops_per_second > 0.0) {
       std::printf("; width x clock %.4g", roof.width_ops_per_second / 1e9);
     }

@@ -11,6 +11,12 @@ Options ForwardOptions(const Options& options) {
   return forward;
 }
 
+Quantised QuantiseFor(const BenchOptions& bench, Inputs* inputs) {
+  if (bench.int8 != BenchInt8::kOff) return QuantiseInputs(inputs);
+  if (bench.cache == BenchCache::kInt8) return QuantiseCache(inputs);
+  return {};
+}
+
 // Drawn as the queries of another problem of the same size, whose head dim is that of o.
 Tensor DrawOutputGradient(const Options& options) {
   Options other = options;
@@ -25,7 +31,7 @@ TimedCall::TimedCall(const Options& options)
     : op_(options.bench.op),
       inputs_(MakeInputs(options, Fill::kValues)),
       outputs_(MakeOutputs(inputs_)),
-      quantised_(options.bench.int8 == BenchInt8::kOff ? Quantised{} : QuantiseInputs(&inputs_)),
+      quantised_(QuantiseFor(options.bench, &inputs_)),
       forward_(inputs_, ForwardOptions(options), outputs_),
       exec_(*forward_.exec()),
       kernel_(options.exec.kernel) {
@@ -76,8 +82,9 @@ void TimedCall::BindBackward(const Options& options) {
 void TimedCall::BindDecode() {
   const std::vector<std::int64_t>& cache_shape = inputs_[Operand::kK]->shape;
   tensors_[0] = MakeTensor(ElementType::kI32, {cache_shape[0]});
+  const std::size_t row_axis = inputs_.layout == Layout::kRowsHeads ? 1 : 2;
   std::fill_n(tensors_[0].data<std::int32_t>(), cache_shape[0],
-              static_cast<std::int32_t>(cache_shape[1]));
+              static_cast<std::int32_t>(cache_shape[row_axis]));
   bindings_[0].BindCompact(tensors_[0]);
   const heed_forward_args_t& forward = *forward_.args();
   decode_.q = forward.q;
@@ -88,6 +95,14 @@ void TimedCall::BindDecode() {
   decode_.cache_lengths = bindings_[0].get();
   decode_.score = forward.score;
   decode_.exec = &exec_;
+  if (quantised_.k_scales.bytes.empty()) return;
+  bindings_[1].BindRows(quantised_.k_scales, inputs_.layout);
+  bindings_[2].BindRows(quantised_.v_scales, inputs_.layout);
+  kv_quant_.format = HEED_KV_INT8;
+  kv_quant_.layout = HEED_KV_LAYOUT_INTERLEAVED;
+  kv_quant_.k_scales = bindings_[1].get();
+  kv_quant_.v_scales = bindings_[2].get();
+  decode_.quant = &kv_quant_;
 }
 
 void TimedCall::Run() const {
@@ -117,6 +132,10 @@ heed_plan_info_t TimedCall::Plan() const {
       break;
   }
   return plan;
+}
+
+std::size_t TimedCall::cache_bytes() const {
+  return inputs_[Operand::kK]->bytes.size() + inputs_[Operand::kV]->bytes.size();
 }
 
 std::size_t TimedCall::tensor_bytes() const {
