@@ -7,15 +7,6 @@
 namespace heed::core {
 namespace {
 
-// Address of payload byte d of a row.
-std::uint8_t* PayloadByte(const KvCacheView& cache, KvSlot at, std::int64_t head, std::int64_t d) {
-  if (cache.layout == HEED_KV_LAYOUT_ROWS) return cache.RowBytes(at, head) + d;
-  const std::int64_t byte = InterleavedByte(at.slot, d);
-  const std::int64_t first_slot = at.slot / kInterleavedSlots * kInterleavedSlots;
-  const KvSlot row = {at.page, first_slot + byte / cache.payload_elems};
-  return cache.RowBytes(row, head) + byte % cache.payload_elems;
-}
-
 float LargestOf(const float* values, std::int64_t num_elems) {
   float largest = 0.0f;
   for (std::int64_t d = 0; d < num_elems; ++d) {
@@ -108,6 +99,14 @@ void StoreBlocks(const KvCacheView& cache, std::uint8_t* row, const float* value
 }
 
 }  // namespace
+
+std::uint8_t* PayloadByte(const KvCacheView& cache, KvSlot at, std::int64_t head, std::int64_t d) {
+  if (cache.layout == HEED_KV_LAYOUT_ROWS) return cache.RowBytes(at, head) + d;
+  const std::int64_t byte = InterleavedByte(at.slot, d);
+  const std::int64_t first_slot = at.slot / kInterleavedSlots * kInterleavedSlots;
+  const KvSlot row = {at.page, first_slot + byte / cache.payload_elems};
+  return cache.RowBytes(row, head) + byte % cache.payload_elems;
+}
 
 void StoreFloat(void* data, DType dtype, std::int64_t offset_elems, float value) {
   if (dtype == DType::kF32) {

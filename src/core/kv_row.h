@@ -12,6 +12,9 @@ float LoadFloat(const void* data, DType dtype, std::int64_t offset_elems);
 // Rounded to nearest; fp32, fp16 or bf16.
 void StoreFloat(void* data, DType dtype, std::int64_t offset_elems, float value);
 
+// Payload byte d of a row: of an interleaved cache, wherever in its block of slots.
+std::uint8_t* PayloadByte(const KvCacheView& cache, KvSlot at, std::int64_t head, std::int64_t d);
+
 // values: [cache.head_dim]. The other slots of an interleaved block keep their bytes.
 void StoreKvRow(const KvCacheView& cache, KvSlot at, std::int64_t head, const float* values);
 

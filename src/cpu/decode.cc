@@ -5,10 +5,10 @@
 #include <new>
 #include <vector>
 
+#include "core/decode_append.h"
 #include "core/kv_row.h"
 #include "core/os/thread_pool.h"
 #include "core/plan_decode.h"
-#include "cpu/decode_append.h"
 #include "cpu/decode_task.h"
 #include "cpu/denormals.h"
 
@@ -37,8 +37,8 @@ void PrepareWorker(void* job_pointer, std::int64_t) {
   for (;;) {
     const std::int64_t head = job.next_head.fetch_add(1, std::memory_order_relaxed);
     if (head >= num_heads) return;
-    if (job.problem.appends()) AppendHead(job.problem, head);
-    if (job.rotated_q != nullptr) RotateQueries(job.problem, head, job.rotated_q);
+    if (job.problem.appends()) core::AppendHead(job.problem, head);
+    if (job.rotated_q != nullptr) core::RotateQueries(job.problem, head, job.rotated_q);
   }
 }
 

@@ -1,7 +1,5 @@
 #include "cuda/backend.h"
 
-#include <atomic>
-
 #include "core/os/os.h"
 #include "cuda/backward.h"
 #include "cuda/decode.h"
@@ -125,13 +123,9 @@ Status TakeErrors(heed_device_t device, heed_device_errors_t* errors) {
   HEED_RETURN_IF_ERROR(GetDriver(&driver));
   DeviceState* state = nullptr;
   HEED_RETURN_IF_ERROR(GetDeviceState(*driver, device.device_id, &state));
-  ErrorCounters* counters = state->ExistingCounters();
-  if (counters == nullptr) return {};  // no kernel ran on this device yet
-  const auto take = [](u32& counter) {
-    return static_cast<std::int64_t>(std::atomic_ref<u32>(counter).exchange(0));
-  };
-  errors->num_bad_lengths = take(counters->num_bad_lengths);
-  errors->num_bad_block_entries = take(counters->num_bad_block_entries);
+  const ErrorCounters found = state->TakeErrors();
+  errors->num_bad_lengths = found.num_bad_lengths;
+  errors->num_bad_block_entries = found.num_bad_block_entries;
   return {};
 }
 

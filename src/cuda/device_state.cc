@@ -1,7 +1,9 @@
 #include "cuda/device_state.h"
 
+#include <atomic>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace heed::cuda {
@@ -102,9 +104,15 @@ Status DeviceState::Counters(const Driver& driver, ErrorCounters** host,
   return {};
 }
 
-ErrorCounters* DeviceState::ExistingCounters() {
+ErrorCounters DeviceState::TakeErrors() {
   const std::lock_guard lock(mutex_);
-  return counters_;
+  if (counters_ == nullptr) return {};  // no kernel ran on this device yet
+  const auto take = [](u32& counter, u32* taken) {
+    const u32 now = std::atomic_ref<u32>(counter).load();
+    return now - std::exchange(*taken, now);
+  };
+  return {take(counters_->num_bad_lengths, &taken_.num_bad_lengths),
+          take(counters_->num_bad_block_entries, &taken_.num_bad_block_entries)};
 }
 
 Status DeviceState::Pool(const Driver& driver, MemoryPool* pool) {

@@ -29,8 +29,8 @@ class DeviceState {
   core::Status PrimaryContext(const Driver& driver, Context* context);
   // Mapped pinned host memory, zero at first. Needs a current context of this device.
   core::Status Counters(const Driver& driver, ErrorCounters** host, ErrorCounters** on_device);
-  // The host's view of the counters; null before the first Counters().
-  ErrorCounters* ExistingCounters();
+  // What the counters have grown by since the last call; zeros before the first Counters().
+  ErrorCounters TakeErrors();
   // Memory freed to the pool is kept up to kPoolKeepBytes, so that calls in a row do not map anew.
   core::Status Pool(const Driver& driver, MemoryPool* pool);
 
@@ -40,6 +40,7 @@ class DeviceState {
   Context primary_context_ = nullptr;
   MemoryPool pool_ = nullptr;
   ErrorCounters* counters_ = nullptr;
+  ErrorCounters taken_ = {};
   ErrorCounters* counters_on_device_ = nullptr;
 };
 

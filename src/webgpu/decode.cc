@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/decode_append.h"
 #include "core/decode_split.h"
-#include "core/kv_row.h"
 #include "device/split.h"
 #include "webgpu/backend.h"
 #include "webgpu/binding_limit.h"
@@ -15,51 +15,13 @@ namespace {
 
 using core::Status;
 
-void LoadRow(const core::RowsView& rows, std::int64_t offset_elems, std::vector<float>* row) {
-  for (std::size_t d = 0; d < row->size(); ++d) {
-    (*row)[d] = core::LoadFloat(rows.data, rows.dtype, offset_elems + static_cast<std::int64_t>(d));
-  }
-}
-
-void Append(const core::DecodeProblem& problem) {
-  const core::Shape& shape = problem.attention.shape;
-  std::vector<float> key(static_cast<std::size_t>(shape.head_dim));
-  std::vector<float> value(static_cast<std::size_t>(shape.head_dim_v));
-  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
-    const core::DecodeSequence sequence = problem.SequenceAt(batch);
-    for (std::int64_t token = 0; token < shape.max_q_len; ++token) {
-      const std::int64_t position = sequence.first_new + token;
-      const core::KvSlot at = problem.SlotOf(sequence, batch, position);
-      for (std::int64_t head = 0; head < shape.num_kv_heads; ++head) {
-        LoadRow(problem.k_new, problem.k_new.OffsetElems(batch, token, head), &key);
-        core::RotateRow(problem.rotary, position, shape.head_dim, key.data());
-        core::StoreKvRow(problem.k, at, head, key.data());
-        LoadRow(problem.v_new, problem.v_new.OffsetElems(batch, token, head), &value);
-        core::StoreKvRow(problem.v, at, head, value.data());
-      }
-    }
-  }
-}
-
 // q in fp32 [B, Snew, Hq, D], rotated where the call rotates.
 std::vector<float> RotatedQueries(const core::DecodeProblem& problem) {
   const core::Shape& shape = problem.attention.shape;
-  const core::RowsView& q = problem.attention.q;
-  std::vector<float> queries;
-  queries.reserve(
+  std::vector<float> queries(
       static_cast<std::size_t>(shape.batch * shape.max_q_len * shape.num_q_heads * shape.head_dim));
-  std::vector<float> row(static_cast<std::size_t>(shape.head_dim));
-  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
-    const std::int64_t first_new = problem.SequenceAt(batch).first_new;
-    for (std::int64_t token = 0; token < shape.max_q_len; ++token) {
-      for (std::int64_t head = 0; head < shape.num_q_heads; ++head) {
-        LoadRow(q, q.OffsetElems(batch, token, head), &row);
-        if (problem.rotary.present()) {
-          core::RotateRow(problem.rotary, first_new + token, shape.head_dim, row.data());
-        }
-        queries.insert(queries.end(), row.begin(), row.end());
-      }
-    }
+  for (std::int64_t kv_head = 0; kv_head < shape.num_kv_heads; ++kv_head) {
+    core::RotateQueries(problem, kv_head, queries.data());
   }
   return queries;
 }
@@ -137,7 +99,11 @@ Status Decode(const core::DecodeProblem& decode, const core::Plan& /*plan*/, Act
     }
     return {};
   }
-  if (decode.appends()) Append(decode);
+  if (decode.appends()) {
+    for (std::int64_t head = 0; head < problem.shape.num_kv_heads; ++head) {
+      core::AppendHead(decode, head);
+    }
+  }
   if (problem.shape.total_q_rows == 0) return {};
   const core::DecodeTasks tasks(decode);
   chunks.has_partials = HasPartials(decode, tasks, chunks);

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "core/kv_row.h"
 #include "device/float16.h"
 #include "device/kv_quant.h"
 #include "webgpu/unit_chunks.h"
@@ -30,13 +31,7 @@ struct CacheRow {
   KvSlot at;
   std::int64_t head;
 
-  std::uint8_t ByteAt(std::int64_t d) const {
-    if (cache.layout == HEED_KV_LAYOUT_ROWS) return cache.RowBytes(at, head)[d];
-    const std::int64_t byte = core::InterleavedByte(at.slot, d);
-    const std::int64_t first_slot = at.slot / core::kInterleavedSlots * core::kInterleavedSlots;
-    const KvSlot row = {at.page, first_slot + byte / cache.payload_elems};
-    return cache.RowBytes(row, head)[byte % cache.payload_elems];
-  }
+  std::uint8_t ByteAt(std::int64_t d) const { return *core::PayloadByte(cache, at, head, d); }
   // Every format but fp8.
   std::int32_t IntegerAt(std::int64_t d) const {
     switch (cache.format) {

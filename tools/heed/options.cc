@@ -145,14 +145,19 @@ void AddLayoutOption(CLI::App* app, Options* options) {
   app->get_option("--layout")->group("Problem");
 }
 
-void AddProblemOptions(CLI::App* app, Options* options) {
-  AddFileOptions(app, options);
+// Of every command that runs or plans a call.
+void AddCallOptions(CLI::App* app, Options* options) {
   AddShapeOptions(app, options);
-  AddFeatureOption(app, options);
   AddTypeOptions(app, options);
-  AddLayoutOption(app, options);
   AddScoreOptions(app, options);
   AddExecOptions(app, options);
+}
+
+void AddProblemOptions(CLI::App* app, Options* options) {
+  AddFileOptions(app, options);
+  AddCallOptions(app, options);
+  AddFeatureOption(app, options);
+  AddLayoutOption(app, options);
 }
 
 void AddRunOptions(CLI::App* app, Options* options) {
@@ -243,18 +248,12 @@ Subcommands DefineSubcommands(CLI::App* app, Options* options) {
   AddProblemOptions(sub.run, options);
   AddProblemOptions(sub.check, options);
   AddRunOptions(sub.run, options);
-  AddShapeOptions(sub.bench, options);
-  AddTypeOptions(sub.bench, options);
-  AddScoreOptions(sub.bench, options);
-  AddExecOptions(sub.bench, options);
+  AddCallOptions(sub.bench, options);
   AddBenchOptions(sub.bench, options);
   AddPackSubcommands(sub.pack, &options->pack);
-  AddShapeOptions(sub.tune, options);
+  AddCallOptions(sub.tune, options);
   AddFeatureOption(sub.tune, options);
-  AddTypeOptions(sub.tune, options);
   AddLayoutOption(sub.tune, options);
-  AddScoreOptions(sub.tune, options);
-  AddExecOptions(sub.tune, options);
   AddOpOption(sub.tune, options,
               "forward (default) or backward; decode has nothing to choose from");
   AddTuneOptions(sub.tune, &options->tune);

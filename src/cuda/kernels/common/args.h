@@ -73,7 +73,8 @@ struct DropoutArg {
   const u64* device_rng;  // {seed, offset} in device memory, read instead when not null
 };
 
-// Counters in mapped host memory that kernels add to; see heed_check_device_errors.
+// Counters in mapped host memory that kernels add to and the host only reads, so that atomics of
+// the device do; see heed_check_device_errors.
 struct ErrorCounters {
   u32 num_bad_lengths;
   u32 num_bad_block_entries;

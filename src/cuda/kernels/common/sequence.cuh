@@ -94,7 +94,7 @@ __device__ __forceinline__ i64 FirstBlockOf(const LengthsArg& lengths, const Seq
 
 // Call from one thread of one task per sequence.
 __device__ __forceinline__ void ReportClamped(ErrorCounters* errors, const Sequence& sequence) {
-  if (sequence.is_clamped) atomicAdd_system(&errors->num_bad_lengths, 1u);
+  if (sequence.is_clamped) atomicAdd(&errors->num_bad_lengths, 1u);
 }
 
 }  // namespace heed::cuda

@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(kAppendWarps * 32)
   row.position = keys.kv_len - args.lengths.new_rows + row.token;
   if (args.rotary.cos != nullptr && row.position >= args.rotary.num_rows) {
     if (head == 0 && threadIdx.x % 32 == 0) {
-      atomicAdd_system(&args.problem.errors->num_bad_lengths, 1u);
+      atomicAdd(&args.problem.errors->num_bad_lengths, 1u);
     }
     row.position = args.rotary.num_rows - 1;
     if (row.position < 0) return;

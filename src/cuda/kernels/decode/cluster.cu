@@ -96,7 +96,7 @@ __device__ __forceinline__ bool Resolve(Share& share, const DecodeArgs& args,
                                         const SequenceKeys& keys) {
   const bool is_first = share.kv_head == 0 && share.split == 0 && share.rank == 0;
   if (keys.is_clamped && is_first && threadIdx.x == 0) {
-    atomicAdd_system(&args.problem.errors->num_bad_lengths, 1u);
+    atomicAdd(&args.problem.errors->num_bad_lengths, 1u);
   }
   share.first_key = keys.first_key;
   share.end_key = keys.kv_len;

@@ -84,7 +84,7 @@ __device__ __forceinline__ KeyPlace PlaceOfKey(const PagingArg& paging, i32 entr
   KeyPlace place{entry,
                  static_cast<i32>(static_cast<u32>(key) % static_cast<u32>(paging.page_slots))};
   if (entry < 0 || entry >= paging.num_pages) {
-    atomicAdd_system(&errors->num_bad_block_entries, 1u);
+    atomicAdd(&errors->num_bad_block_entries, 1u);
     place.page = -1;
   }
   return place;

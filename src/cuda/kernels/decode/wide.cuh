@@ -105,7 +105,7 @@ __device__ __forceinline__ void LoadWideBlock(u32 stage, const DecodeArgs& args,
   ValidRows valid{static_cast<i32>(keys.begin), static_cast<i32>(keys.end)};
   if constexpr (Traits::kPaged) {
     if (args.problem.paging.num_pages == 0) {  // every entry is a bad one, and nothing can be read
-      if (threadIdx.x == 0) atomicAdd_system(&args.problem.errors->num_bad_block_entries, 1u);
+      if (threadIdx.x == 0) atomicAdd(&args.problem.errors->num_bad_block_entries, 1u);
       valid = ValidRows{};
     }
   }

@@ -102,7 +102,7 @@ class Work {
       if (sequence < batch) {
         const SequenceKeys keys = KeysOfLength(lengths, sequence, length);
         if (wanted < 0 && blockIdx.x == 0 && threadIdx.x < 32 && keys.is_clamped) {
-          atomicAdd_system(&args_.problem.errors->num_bad_lengths, 1u);
+          atomicAdd(&args_.problem.errors->num_bad_lengths, 1u);
         }
         blocks = BlocksOf(keys).count;
       }

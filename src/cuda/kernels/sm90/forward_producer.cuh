@@ -205,7 +205,7 @@ class Producer {
     const i32 entry = paging.block_table[at.batch * paging.batch_stride_elems +
                                          place.table_column * paging.page_stride_elems];
     const i32 page = device::Clamp(entry, 0, num_pages - 1);
-    if (page != entry) atomicAdd_system(&args_.problem.errors->num_bad_block_entries, 1u);
+    if (page != entry) atomicAdd(&args_.problem.errors->num_bad_block_entries, 1u);
     return {page, static_cast<i32>(place.slot)};
   }
 

@@ -50,7 +50,7 @@ struct PagedRows {
     const i32 slot = static_cast<i32>(static_cast<u32>(row) - column * slots);
     const i32 entry = table_row[column * table_stride_elems];
     const i32 page = device::Clamp(entry, 0, num_pages - 1);
-    if (page != entry) atomicAdd_system(&errors->num_bad_block_entries, 1u);
+    if (page != entry) atomicAdd(&errors->num_bad_block_entries, 1u);
     return data + page * page_stride_bytes + slot * row_stride_bytes;
   }
 };
