@@ -71,10 +71,24 @@ const CASES = [
     alibiSlopes: [0.5, 0.01], sinks: [0.3, -1], scale: -0.7 },
 ];
 
+// Each makes a good call a bad one; browser_test.py has the names that the answers must begin with.
+const BAD_ARGUMENTS = [
+  { headDim: 6 },
+  { mask: new Float32Array(1) },
+  { windowleft: 3 },
+  { causal: true, windowRight: 2 },
+  { causal: 1 },
+  { windowLeft: -2 },
+  { windowRight: 1.5 },
+  { softcap: -1 },
+  { sinks: [1, 2] },
+];
+
 // Largest error over its bound.
 async function runCase(heed, args, seed) {
   const next = generator(seed);
-  const { dtype, numQHeads, numKvHeads, headDim, qLen, kvLen } = args;
+  const { qLen, kvLen, ...call } = args;
+  const { dtype, numQHeads, numKvHeads, headDim } = args;
   const headDimV = args.headDimV ?? headDim;
   const tensors = {
     q: elements(dtype, qLen * numQHeads * headDim, next),
@@ -83,7 +97,7 @@ async function runCase(heed, args, seed) {
   };
   const numbers = Object.fromEntries(Object.entries(tensors).map(([name, data]) =>
     [name, Float64Array.from(data, TO_NUMBER[dtype])]));
-  const { o, lse } = await heed.forward({ ...args, ...tensors });
+  const { o, lse } = await heed.forward({ ...call, ...tensors });
   const shape = { ...args, headDimV };
   let excess = 0;
   const check = (got, want, bound) => {
@@ -149,7 +163,7 @@ async function run() {
   const heed = await Heed.open();
   const { vendor, architecture, description } = heed.adapter.info;
   const adapter = `${vendor} ${architecture} ${description}`.trim();
-  const report = { adapter, layers: [], cases: [] };
+  const report = { adapter, layers: [], cases: [], refusals: [] };
   await progress(`on ${report.adapter}`);
   const tensors = await fetchSafetensors("smollm2.safetensors");
   for (const layer of LAYERS) {
@@ -168,9 +182,13 @@ async function run() {
     await progress(`case ${seed}`);
     report.cases.push(await runCase(heed, args, seed + 1));
   }
-  const bad = { ...CASES[0], headDim: 6, q: new Float32Array(24), k: new Float32Array(12),
-    v: new Float32Array(12) };
-  report.refusal = await heed.forward(bad).then(() => "none", (error) => error.message);
+  const refusalOf = (promise) => promise.then(() => "none", (error) => error.message);
+  const good = { numQHeads: 1, numKvHeads: 1, headDim: 8, q: new Float32Array(8),
+    k: new Float32Array(8), v: new Float32Array(8) };
+  for (const args of [{}, ...BAD_ARGUMENTS]) {
+    report.refusals.push(await refusalOf(heed.forward({ ...good, ...args })));
+  }
+  report.refusals.push(await refusalOf(Heed.open({ shader: "." })));
   await progress("the demo page");
   report.demo = await openDemo();
   await progress("beside the naive shader");

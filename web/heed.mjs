@@ -23,11 +23,31 @@ function require(condition, message) {
   if (!condition) throw new RangeError(message);
 }
 
-const NOT_OFFERED = ["mask", "bias", "dropoutP"];
+const OPEN_OPTIONS = ["shaders", "adapter"];
+const FORWARD_ARGUMENTS = ["q", "k", "v", "numQHeads", "numKvHeads", "headDim", "headDimV", "dtype",
+  "scale", "softcap", "causal", "windowLeft", "windowRight", "alibiSlopes", "sinks"];
+
+// A misspelt or missing feature must not be left out silently.
+function refuseOthers(given, known) {
+  for (const name of Object.keys(given)) {
+    require(known.includes(name), `${name}: is not known here; known are ${known.join(", ")}`);
+  }
+}
+
+// Causal is windowRight = 0.
+function checkWindow({ causal = false, windowLeft = -1, windowRight }) {
+  require(typeof causal === "boolean", `causal: must be true or false, is ${causal}`);
+  require(!causal || windowRight === undefined,
+    `windowRight: must not be given beside causal, is ${windowRight}`);
+  for (const [name, side] of [["windowLeft", windowLeft], ["windowRight", windowRight ?? -1]]) {
+    require(Number.isSafeInteger(side) && side >= -1,
+      `${name}: must be a whole number of keys, or -1 for all, is ${side}`);
+  }
+}
 
 // Numbers and arrays of the score rule.
 function checkScore(args) {
-  for (const name of NOT_OFFERED) require(!(name in args), `${name}: is not offered here`);
+  checkWindow(args);
   const { scale, softcap = 0 } = args;
   require(scale === undefined || Number.isFinite(scale), `scale: must be finite, is ${scale}`);
   require(Number.isFinite(softcap) && softcap >= 0, `softcap: must be at least 0, is ${softcap}`);
@@ -132,7 +152,9 @@ export class Heed {
   #pipelines = new Map();
 
   // Shaders come from the folder that `ninja heed_web` fills. An adapter may be passed in.
-  static async open({ shaders = new URL("./shaders/", import.meta.url), adapter } = {}) {
+  static async open(options = {}) {
+    refuseOthers(options, OPEN_OPTIONS);
+    const { shaders = new URL("./shaders/", import.meta.url), adapter } = options;
     if (!("gpu" in navigator)) throw new Error("this browser has no WebGPU");
     const chosen = adapter ?? (await navigator.gpu.requestAdapter());
     if (chosen === null) throw new Error("this browser has no WebGPU adapter");
@@ -247,9 +269,11 @@ export class Heed {
   // Attention of one sequence. q [qLen, numQHeads, headDim], k [kvLen, numKvHeads, headDim],
   // v [kvLen, numKvHeads, headDimV]: Float32Array, or Uint16Array of fp16 or bf16 bits (dtype).
   // Optional: headDimV, causal, windowLeft, windowRight, scale, softcap, alibiSlopes and sinks
-  // (a number for each query head). Query i stands at position i + kvLen - qLen.
+  // (a number for each query head). Anything else is refused by its name. Query i stands at
+  // position i + kvLen - qLen.
   // Returns o [qLen, numQHeads, headDimV] as an array like q, lse [numQHeads, qLen], seconds.
   async forward(args) {
+    refuseOthers(args, FORWARD_ARGUMENTS);
     checkScore(args);
     const shape = shapeOf(args);
     const columns = Math.min(MAX_COLUMNS, Math.ceil(shape.groupsV / COLUMN_GROUPS));
