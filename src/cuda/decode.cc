@@ -37,6 +37,11 @@ DecodeShape DecodeShapeOf(const KernelTraits& traits) {
           traits.num_warps, traits.kv_groups,  traits.num_stages, traits.variant};
 }
 
+// KV heads whose rows a CTA reads side by side.
+int HeadsOfCta(const KernelTraits& traits) {
+  return 1 << DecodeDecodeVariant(traits.variant).heads_log2;
+}
+
 bool HasClusters(const KernelRow& row) { return FamilyOf(row) == kSm90Family; }
 
 // A function of the problem's shape and the GPU, never of lengths.
@@ -50,16 +55,18 @@ struct Schedule {
 Schedule ScheduleOf(const DecodeProblem& problem, const KernelRow& row, std::int64_t num_ctas) {
   const core::Shape& shape = problem.attention.shape;
   Schedule schedule;
-  const std::int64_t tile_kv_rows = DecodeKeyOf(row, problem).traits.tile_kv;
+  const KernelTraits traits = DecodeKeyOf(row, problem).traits;
+  const std::int64_t heads = HeadsOfCta(traits);
+  const std::int64_t tile_kv_rows = traits.tile_kv / heads;
   const std::int64_t row_tiles =
       device::CeilDiv<std::int64_t>(shape.group * shape.max_q_len, row.tile_q_rows);
-  schedule.num_tasks = shape.batch * shape.num_kv_heads * row_tiles;
+  schedule.num_tasks = shape.batch * shape.num_kv_heads / heads * row_tiles;
   DecodeScheduleArg& arg = schedule.arg;
   arg.num_ctas = static_cast<i32>(num_ctas);
   arg.min_blocks = static_cast<i32>(std::max<std::int64_t>(1, kMinShareKeys / tile_kv_rows));
   arg.num_row_tiles = static_cast<i32>(row_tiles);
-  schedule.num_slots = 2 * num_ctas;
-  schedule.num_arrivals = num_ctas;
+  schedule.num_slots = 2 * num_ctas * heads;
+  schedule.num_arrivals = num_ctas * heads;
   if (HasClusters(row)) {
     const int log2 = ClustersOf(problem).log2;
     const std::int64_t num_tasks = std::max<std::int64_t>(1, shape.batch * shape.num_kv_heads);
@@ -289,6 +296,27 @@ std::int64_t CacheBytesOf(const DecodeProblem& problem) {
   return shape.batch * shape.num_kv_heads * problem.capacity_rows * row_bytes;
 }
 
+// KV heads of a CTA where each of its warps has one, and CTAs of a multiprocessor then.
+constexpr int kHeadsLog2 = 2;
+constexpr int kCtasOfHeads = 3;
+
+// Whether every warp has a KV head to itself. Rows of int4 are so short that memory gives those of
+// neighbouring heads faster where one CTA asks for them together. But each head then has its own
+// partial results, so only of large caches of so many sequences that few pieces are to be merged.
+bool HasHeadsSideBySide(const DecodeProblem& problem) {
+  constexpr std::int64_t kHeads = 1 << kHeadsLog2;
+  constexpr std::int64_t kLeastBytes = 16 << 20;
+  constexpr std::int64_t kMostMergedQuads = 1280;  // of a head
+  constexpr std::int64_t kMeasuredCtas = 132 * kCtasOfHeads;
+  const core::Shape& shape = problem.attention.shape;
+  if (problem.k.format != HEED_KV_INT4 || shape.batch == 0) return false;
+  if (problem.attention.exec.fixed_split || problem.num_splits > 0) return false;
+  if (shape.num_kv_heads % kHeads != 0 || CacheBytesOf(problem) < kLeastBytes) return false;
+  const std::int64_t pieces =
+      1 + device::CeilDiv<std::int64_t>(kMeasuredCtas * kHeads, shape.batch * shape.num_kv_heads);
+  return pieces * shape.group * shape.max_q_len * shape.head_dim_v / 4 <= kMostMergedQuads;
+}
+
 // Quantised rows are shorter, so that more of them fit into the memory of the plain ones.
 void SetFormat(const DecodeProblem& problem, KernelTraits* traits) {
   const int most_bytes = DecodeSharedMemoryOf(DecodeShapeOf(*traits)).total_bytes;
@@ -298,18 +326,21 @@ void SetFormat(const DecodeProblem& problem, KernelTraits* traits) {
   variant.value_groups_log2 = Log2Of(problem.v.num_groups);
   traits->tile_kv *= 2;
   const core::Shape& shape = problem.attention.shape;
-  // Rows as columns of the products take fewer registers: half as many warps again.
-  constexpr int kColumnWarps = 12;
   if (shape.group * shape.max_q_len <= kDecodeColumns && traits->num_warps == 8) {
     traits->tile_q = kDecodeColumns;
-    traits->num_warps = traits->kv_groups = kColumnWarps;
-    traits->tile_kv = kColumnWarps * kDecodeStepKeys;
+    if (HasHeadsSideBySide(problem)) {
+      variant.heads_log2 = kHeadsLog2;
+      variant.ctas_per_sm = kCtasOfHeads;
+      traits->num_warps = traits->kv_groups = 1 << kHeadsLog2;
+    }
+    traits->tile_kv = traits->num_warps * kDecodeColumnKeys;
   }
   traits->variant = EncodeDecodeVariant(variant);
   constexpr int kMostStages = 8;
   traits->num_stages = kMostStages;
   while (traits->num_stages > 2 &&
-         DecodeSharedMemoryOf(DecodeShapeOf(*traits)).total_bytes > most_bytes) {
+         DecodeSharedMemoryOf(DecodeShapeOf(*traits)).total_bytes * variant.ctas_per_sm >
+             most_bytes) {
     --traits->num_stages;
   }
 }
@@ -358,10 +389,11 @@ Status PlanDecode(const DecodeProblem& problem, const core::CudaFacts& facts, Pl
   HEED_RETURN_IF_ERROR(CheckSize(sized));
   const KernelRow& row = *plan->row;
   // One task of the plan is a CTA: the schedule gives each an equal share of all keys.
+  const KernelTraits traits = DecodeKeyOf(row, problem).traits;
   plan->num_tasks = std::max<std::int64_t>(1, facts.num_multiprocessors) *
-                    DecodeDecodeVariant(row.cuda.variant).ctas_per_sm;
+                    DecodeDecodeVariant(traits.variant).ctas_per_sm;
   // A whole number of CTAs a head, so that as many heads are at the same keys, see work.cuh.
-  const std::int64_t num_heads = problem.attention.shape.num_kv_heads;
+  const std::int64_t num_heads = problem.attention.shape.num_kv_heads / HeadsOfCta(traits);
   if (num_heads > 0 && num_heads <= plan->num_tasks / 4) {
     plan->num_tasks -= plan->num_tasks % num_heads;
   }

@@ -109,10 +109,10 @@ const char* WhyNotClusters(const DecodeProblem& problem) {
   }
   if (attention.exec.fixed_split || problem.num_splits > 0) return "has splits of its own";
   if (shape.batch > 1) return WhyNotClustersOfBatch(problem);
-  constexpr std::int64_t kMostBytesOfPair = 16 << 20;
+  constexpr std::int64_t kMostBytesOfPair = 4 << 20;
   if (shape.num_kv_heads > kPairs.max_resident) return "takes up to 66 KV heads";
   if (shape.num_kv_heads * BytesOfTask(problem) > kMostBytesOfPair * kPairs.max_resident) {
-    return "takes caches of up to 1 GiB";
+    return "takes caches of one sequence up to 264 MiB";
   }
   return nullptr;
 }

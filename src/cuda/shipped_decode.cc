@@ -106,6 +106,7 @@ std::string VariantName(const KernelKey& key) {
     return std::string(kNames[variant.cluster_log2]) + (variant.ctas_per_sm > 1 ? ".two" : "") +
            (variant.appends ? ".append" : "");
   }
+  if (variant.heads_log2 > 0) return ".heads";
   return key.traits.tile_q == kDecodeColumns ? ".columns" : "";
 }
 

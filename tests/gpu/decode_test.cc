@@ -450,6 +450,45 @@ TEST(GpuDecode, QuantisedCachesWithPagesOfEverySize) {
   }
 }
 
+// So many int4 keys that every warp has a KV head to itself: whole and cut sequences of all
+// lengths, with what else there is beside them.
+TEST(GpuDecode, WarpsTakeHeadsOfInt4) {
+  const std::vector<KernelRow> rows = RunnableRows(".sm80.");
+  for (const std::uint64_t index : {0, 1, 2, 3}) {
+    DecodeCase c;
+    c.index = index;
+    c.element = index % 2 == 0 ? Element::kBF16 : Element::kF16;
+    c.format = HEED_KV_INT4;
+    c.head_dim = c.head_dim_v = 128;
+    c.k_groups = index < 2 ? 2 : 1;
+    c.v_groups = index < 3 ? 2 : 1;
+    c.batch = 16;
+    c.num_kv_heads = 8;
+    c.group = 2;
+    c.slots = 1030;
+    c.appends = index == 1;
+    c.causal = HEED_CAUSAL_ON;
+    c.has_sinks = index == 2;
+    c.has_batch_index = index == 2;
+    c.page_slots = index == 3 ? 16 : 0;
+    c.softcap = index == 1 ? 20.0 : 0.0;
+    for (std::int32_t b = 0; b < 16; ++b) {
+      c.lengths.push_back(index % 2 == 0 ? 1029 - 60 * b : b == 7 ? 1029 : 17 * b);
+      if (index == 2) c.leftpad.push_back(c.lengths.back() / 5);
+    }
+    SCOPED_TRACE(Describe(c));
+    DecodeInstance instance(c);
+    const DecodeResults wanted = OracleResults(instance);
+    const DecodeInstance::Bounds bounds = instance.ComputeBounds(DecodeRounding::kTensorCores);
+    const std::vector<KernelRow> takers = Takers(rows, c.element, c.head_dim);
+    const auto row = std::find_if(takers.begin(), takers.end(), [&](const KernelRow& taker) {
+      return Plans(taker, instance) && taker.id.find("q16k128") != std::string_view::npos;
+    });
+    if (row == takers.end()) GTEST_SKIP() << "NOT TESTED: no row of blocks of 128 keys runs here";
+    EXPECT_EQ(RunOn(*row, instance, wanted, bounds), "") << row->id;
+  }
+}
+
 // heed_quantize_kv writes the same bytes on both backends, of numbers of every magnitude.
 TEST(GpuDecode, QuantisesAsTheCpuDoes) {
   for (const heed_kv_format_t format : {HEED_KV_INT8, HEED_KV_FP8_E4M3, HEED_KV_INT4}) {

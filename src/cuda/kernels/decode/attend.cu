@@ -7,8 +7,8 @@
 // Workload: reads K and V once; bound by memory bandwidth.
 #include "heed_traits.h"
 //
+#include "cuda/kernels/decode/head_output.cuh"
 #include "cuda/kernels/decode/load.cuh"
-#include "cuda/kernels/decode/output.cuh"
 #include "cuda/kernels/ptx/chain.cuh"
 
 namespace heed::cuda {
@@ -42,17 +42,19 @@ struct PieceTile {
   }
 };
 
-__device__ __forceinline__ PieceTile MakePieceTile(const DecodeArgs& args, const Piece& piece) {
+__device__ __forceinline__ PieceTile MakePieceTile(const DecodeArgs& args, const Piece& piece,
+                                                   int team) {
   const ProblemArg& problem = args.problem;
   PieceTile tile;
-  tile.kv_head = piece.head_tile / args.schedule.num_row_tiles;
+  tile.kv_head = piece.head_tile / args.schedule.num_row_tiles * Config::kHeads;
+  if constexpr (Config::kHeads > 1) tile.kv_head += team;
   tile.first_row = piece.head_tile % args.schedule.num_row_tiles * Traits::kTileQ;
   const i32 num_rows = problem.group * static_cast<i32>(problem.lengths.max_q_len);
   const i32 last_row = device::Min(tile.first_row + Traits::kTileQ, num_rows) - 1;
   tile.keys =
       KeysOfTokens(args, piece.keys, tile.first_row / problem.group, last_row / problem.group);
-  const i32 begin = static_cast<i32>(tile.keys.begin) / Traits::kTileKv;
-  const i32 end = (static_cast<i32>(tile.keys.end) + Traits::kTileKv - 1) / Traits::kTileKv;
+  const i32 begin = static_cast<i32>(tile.keys.begin) / Config::kBlockKeys;
+  const i32 end = (static_cast<i32>(tile.keys.end) + Config::kBlockKeys - 1) / Config::kBlockKeys;
   tile.first_block = device::Max(piece.first_block, begin);
   tile.end_block = device::Min(piece.first_block + piece.num_blocks, end);
   if (!piece.is_valid) tile.end_block = tile.first_block;
@@ -75,6 +77,7 @@ struct Ring {
 template <class AnyRows>
 __device__ __forceinline__ void FinishPiece(AnyRows& rows, const TaskOutput<Config>& out,
                                             unsigned char* shared, const Ring& ring, int warp_row) {
+  if constexpr (Config::kHeads > 1) return FinishHead(rows, out, ring.team);
   if constexpr (Traits::kKvGroups > 1) {
     MergeTeams<Config>(rows, out, MergeSpace<Config>{shared}, ring.team);
   } else {
@@ -103,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(Config::kNumThreads, Config::kVaria
   const int warp_row = warp % kTeamWarps * 16;
 
   ptx::WaitForPreviousKernel();
-  Work<Traits::kTileKv> work(args);
+  Work<Config::kBlockKeys, Config::kHeads> work(args);
   if (!work.Start()) return;
   Rows rows;
   Piece done;
@@ -111,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(Config::kNumThreads, Config::kVaria
 #pragma unroll 1
   for (;;) {
     const Piece piece = work.Take();
-    const PieceTile tile = MakePieceTile(args, piece);
+    const PieceTile tile = MakePieceTile(args, piece, ring.team);
     const i32 num_blocks = tile.NumBlocks();
     BlockLoader<Config> loader(args, tile.rows, tile.keys, ring.team, ring.thread, tile.Block(0));
     loader.LookAhead(tile.Block(0));
@@ -137,7 +140,8 @@ extern "C" __global__ void __launch_bounds__(Config::kNumThreads, Config::kVaria
       loader.LookAhead(after);
       store_stage = store_stage + 1 == kStages ? 0 : store_stage + 1;
       if (at < 0 || at >= num_blocks) continue;
-      const i32 first_key = tile.Block(at) * Traits::kTileKv + ring.team * Config::kTeamKeys;
+      i32 first_key = tile.Block(at) * Config::kBlockKeys;
+      if constexpr (Config::kHeads == 1) first_key += ring.team * Config::kTeamKeys;
       // The stage after the one just filled is the oldest.
       const u32 address = ring.Stage(store_stage);
 #pragma unroll 1

@@ -295,8 +295,7 @@ __device__ __forceinline__ bool MergeSplits(ColumnSum* sum, const DecodeArgs& ar
   __syncwarp();
   bool is_last = false;
   if (threadIdx.x % 32 == 0) {
-    u32* arrivals = args.partials.arrivals != nullptr ? args.partials.arrivals
-                                                      : module_arrivals + args.partials.first;
+    u32* arrivals = ArrivalsOf(args);
     // Warps that finish quads of a task: 8, however many CTAs a cluster has.
     constexpr int kCtaWarps = kClusterWarps / Config::kClusterCtas;
     arrivals += share.task * kClusterWarps + static_cast<i32>(share.rank) * kCtaWarps +

@@ -26,6 +26,10 @@ struct WarpColumns {
   i32 inner_low, inner_high;
 };
 
+// Whether scores are products times the scale, nothing else: q_factor then has it.
+template <class C>
+constexpr bool kHasPlainScores = !C::Traits::kSoftcap && !C::Traits::kAlibi;
+
 template <class C>
 __device__ __forceinline__ void LoadQueries(WarpColumns<C>& rows, const DecodeArgs& args, i32 batch,
                                             i32 kv_head, i32 first_row) {
@@ -33,7 +37,8 @@ __device__ __forceinline__ void LoadQueries(WarpColumns<C>& rows, const DecodeAr
   const int lane = threadIdx.x % 32;
   u32 words[C::kKeyBlocks][2];
   LoadQueryRow<C>(words, args, QueryRowAt(args.problem, kv_head, first_row + lane / 4), batch);
-  const float factor = NormaliseQuery<C>(words) * Format::kKeyUnit;
+  float factor = NormaliseQuery<C>(words) * Format::kKeyUnit;
+  if constexpr (kHasPlainScores<C>) factor *= args.problem.score.scale_log2;
   constexpr int kGroupBlocks = C::kKeyBlocks / C::kKeyGroups;
   float sums[C::kKeyGroups] = {};
 #pragma unroll
@@ -90,10 +95,11 @@ __device__ __forceinline__ void StartRows(WarpColumns<C>& rows, const DecodeArgs
   }
 }
 
-// Scores of a step: keys g and g + 8 (i / 2), rows 2 t and 2 t + 1 (i % 2).
+// Scores of 16 keys: keys g and g + 8 (i / 2), rows 2 t and 2 t + 1 (i % 2).
 template <class C>
 __device__ __forceinline__ void FinishScores(float (&s)[4], const WarpColumns<C>& rows,
                                              const DecodeArgs& args, i32 first_key) {
+  if constexpr (kHasPlainScores<C>) return;
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -108,23 +114,16 @@ __device__ __forceinline__ void FinishScores(float (&s)[4], const WarpColumns<C>
     s[i] = ScoreOf<typename C::Traits, typename C::Element>(s[i], args.problem.score, terms, true,
                                                             nullptr, keys_ahead);
   }
-  if (first_key >= rows.inner_low && first_key + C::kStepKeys <= rows.inner_high) return;
+}
+
+template <class C>
+__device__ __forceinline__ void HideKeys(float (&s)[4], const WarpColumns<C>& rows, i32 first_key) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int c = i % 2;
-    const i32 key = first_key + lane / 4 + i / 2 * 8;
+    const i32 key = first_key + static_cast<i32>(threadIdx.x) % 32 / 4 + i / 2 * 8;
     if (key < rows.low[c] || key >= rows.high[c]) s[i] = -device::kInfinity;
   }
-}
-
-// As the one of rows.cuh. value_log2: of keys g and g + 8.
-template <class C>
-__device__ __forceinline__ void SoftmaxOfStep(float (&s)[4], WarpColumns<C>& rows,
-                                              const float (&value_log2)[2]) {
-  const float highest[2] = {fmaxf(s[0] + value_log2[0], s[2] + value_log2[1]),
-                            fmaxf(s[1] + value_log2[0], s[3] + value_log2[1])};
-  KeepReferences<LaneColumns>(rows.ref_log2, rows.sum, rows.o, highest);
-  ToProbabilities<LaneColumns>(s, rows.ref_log2, rows.sum);
 }
 
 // Where word `word` of row `row` is in a tile of payload. Rows 8 further have their chunks alike.
@@ -160,6 +159,8 @@ __device__ __forceinline__ void MultiplyPayloadKeys(float (&s)[4], const WarpCol
   const int row = place.first_row + lane / 4;
 #pragma unroll
   for (int group = 0; group < C::kKeyGroups; ++group) {
+    // Several chains of products where no other tile of keys has any.
+    constexpr int kChains = C::kStepKeys > 16 ? 1 : 2;
     float parts[2][4] = {{rows.q_start[0][group], rows.q_start[1][group], rows.q_start[0][group],
                           rows.q_start[1][group]},
                          {}};
@@ -180,7 +181,7 @@ __device__ __forceinline__ void MultiplyPayloadKeys(float (&s)[4], const WarpCol
         for (int i = 0; i < kBlocksPerWord; ++i) {
           const u32 k[4] = {first[2 * i], second[2 * i], first[2 * i + 1], second[2 * i + 1]};
           const int block = (span * kSpan + w) * kBlocksPerWord + i;
-          MmaK16<F16>(parts[block % 2], k, rows.q[block][0], rows.q[block][1]);
+          MmaK16<F16>(parts[block % kChains], k, rows.q[block][0], rows.q[block][1]);
         }
       }
     }
@@ -191,70 +192,99 @@ __device__ __forceinline__ void MultiplyPayloadKeys(float (&s)[4], const WarpCol
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
         const int i = 2 * half + c;
-        s[i] = fmaf(scale * rows.q_factor[c], parts[0][i] + parts[1][i], s[i]);
+        const float product = kChains == 1 ? parts[0][i] : parts[0][i] + parts[1][i];
+        s[i] = group == 0 ? scale * rows.q_factor[c] * product
+                          : fmaf(scale * rows.q_factor[c], product, s[i]);
       }
     }
   }
 }
 
+// Tiles of 16 keys stand side by side, so that one has work while another waits.
 template <class C>
 __device__ __forceinline__ void AttendStep(WarpColumns<C>& rows, const DecodeArgs& args,
                                            const StepPlace& place) {
   using Format = Payload<C::kFormat>;
+  constexpr int kKeyTiles = C::kStepKeys / 16;
   const int lane = threadIdx.x % 32;
-  float s[4] = {};
-  MultiplyPayloadKeys(s, rows, place);
-  FinishScores(s, rows, args, place.first_key);
+  float s[kKeyTiles][4] = {};
+#pragma unroll
+  for (int t = 0; t < kKeyTiles; ++t) {
+    const StepPlace tile{place.address, place.first_row + 16 * t, place.first_key + 16 * t};
+    MultiplyPayloadKeys(s[t], rows, tile);
+    FinishScores(s[t], rows, args, tile.first_key);
+  }
+  if (place.first_key < rows.inner_low || place.first_key + C::kStepKeys > rows.inner_high) {
+#pragma unroll
+    for (int t = 0; t < kKeyTiles; ++t) HideKeys(s[t], rows, place.first_key + 16 * t);
+  }
   const u32 scales =
       place.address + C::kShared.k_bytes + C::kShared.v_bytes + C::kTeamKeys * C::kKeyGroups * 4;
-  float scale[2][C::kValueGroups];
-  float value_log2[2];
+  float scale[kKeyTiles][2][C::kValueGroups];
+  float highest[2] = {-device::kInfinity, -device::kInfinity};
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int row = place.first_row + lane / 4 + 8 * half;
-    float largest = 0x1p-60f;  // below, probabilities need no care
+  for (int t = 0; t < kKeyTiles; ++t) {
 #pragma unroll
-    for (int group = 0; group < C::kValueGroups; ++group) {
-      scale[half][group] =
-          __uint_as_float(ptx::LoadShared4(scales + (row * C::kValueGroups + group) * 4));
-      largest = fmaxf(largest, fabsf(scale[half][group]));
+    for (int half = 0; half < 2; ++half) {
+      const int row = place.first_row + 16 * t + lane / 4 + 8 * half;
+      float largest = 0x1p-60f;  // below, probabilities need no care
+#pragma unroll
+      for (int group = 0; group < C::kValueGroups; ++group) {
+        scale[t][half][group] =
+            __uint_as_float(ptx::LoadShared4(scales + (row * C::kValueGroups + group) * 4));
+        largest = fmaxf(largest, fabsf(scale[t][half][group]));
+      }
+      // Scores with the scale of V, so that weights keep the range of fp16.
+      const float value_log2 = ptx::Log2(largest);
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        highest[c] = fmaxf(highest[c], s[t][2 * half + c] + value_log2);
+      }
     }
-    value_log2[half] = ptx::Log2(largest);
   }
-  SoftmaxOfStep(s, rows, value_log2);
+  KeepReferences<LaneColumns>(rows.ref_log2, rows.sum, rows.o, highest);
+#pragma unroll
+  for (int t = 0; t < kKeyTiles; ++t) {
+    ToProbabilities<LaneColumns>(s[t], rows.ref_log2, rows.sum);
+  }
   constexpr int kTiles = Format::kElemsPerWord;  // tiles of 8 columns that eight words are
   constexpr int kSpan = C::kValueSpanWords;
   constexpr int kSpansPerGroup = C::kValueRowBytes / (32 * kSpan) / C::kValueGroups;
   using Tile = typename C::ValueTile;
-  const u32 tile = place.address + C::kShared.k_bytes;
+  const u32 values = place.address + C::kShared.k_bytes;
 #pragma unroll
   for (int group = 0; group < C::kValueGroups; ++group) {
-    u32 p[2];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      p[half] = ptx::TransposeMatrix(
-          F16::Pack(s[2 * half] * scale[half][group], s[2 * half + 1] * scale[half][group]));
-    }
+    for (int t = 0; t < kKeyTiles; ++t) {
+      u32 p[2];
 #pragma unroll
-    for (int span = group * kSpansPerGroup; span < (group + 1) * kSpansPerGroup; ++span) {
-      u32 words[4][kSpan];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const u32 offset_bytes =
-            WordOffset<Tile>(place.first_row + lane % 4 * 2 + i % 2, (8 * span + lane / 4) * kSpan);
-        LoadSpan(words[i], tile + offset_bytes + static_cast<u32>(i / 2) * kEightRowsBytes<Tile>);
+      for (int half = 0; half < 2; ++half) {
+        const float factor = scale[t][half][group];
+        p[half] =
+            ptx::TransposeMatrix(F16::Pack(s[t][2 * half] * factor, s[t][2 * half + 1] * factor));
       }
 #pragma unroll
-      for (int w = 0; w < kSpan; ++w) {
-        u32 v[2][kTiles];
+      for (int span = group * kSpansPerGroup; span < (group + 1) * kSpansPerGroup; ++span) {
+        u32 words[4][kSpan];
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          Format::UnpackTwo(v[half], words[2 * half][w], words[2 * half + 1][w]);
+        for (int i = 0; i < 4; ++i) {
+          const u32 offset_bytes = WordOffset<Tile>(place.first_row + lane % 4 * 2 + i % 2,
+                                                    (8 * span + lane / 4) * kSpan);
+          LoadSpan(words[i],
+                   values + offset_bytes + static_cast<u32>(2 * t + i / 2) * kEightRowsBytes<Tile>);
         }
 #pragma unroll
-        for (int j = 0; j < kTiles; j += 2) {
-          const u32 a[4] = {v[0][j], v[0][j + 1], v[1][j], v[1][j + 1]};
-          MmaK16<F16>(rows.o[(kTiles * (span * kSpan + w) + j) / 2], a, p[0], p[1]);
+        for (int w = 0; w < kSpan; ++w) {
+          u32 v[2][kTiles];
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            Format::UnpackTwo(v[half], words[2 * half][w], words[2 * half + 1][w]);
+          }
+#pragma unroll
+          for (int j = 0; j < kTiles; j += 2) {
+            const u32 a[4] = {v[0][j], v[0][j + 1], v[1][j], v[1][j + 1]};
+            MmaK16<F16>(rows.o[(kTiles * (span * kSpan + w) + j) / 2], a, p[0], p[1]);
+          }
         }
       }
     }

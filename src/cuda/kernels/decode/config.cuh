@@ -30,13 +30,14 @@ struct DecodeConfig {
   static constexpr int kNumThreads = DecodeThreads(kShape);
   static constexpr int kTeamThreads = kNumThreads / T::kKvGroups;
   static constexpr int kTeamKeys = T::kTileKv / T::kKvGroups;
+  // Teams take keys of one KV head each, or all the same keys of neighbouring heads.
+  static constexpr int kHeads = 1 << kVariant.heads_log2;
+  static constexpr int kBlockKeys = T::kTileKv / kHeads;
   // Tiles of 8 rows are the columns of the products, see columns.cuh.
   static constexpr bool kHasColumns = T::kTileQ == 8;
   // Payload takes more work before a product: more keys at a time keep more of it under way.
   static constexpr int kStepKeys =
-      !kHasColumns && kVariant.format != CacheFormat::kPlain && kTeamKeys % 32 == 0
-          ? 32
-          : kDecodeStepKeys;
+      kVariant.format != CacheFormat::kPlain && kTeamKeys % 32 == 0 ? 32 : kDecodeStepKeys;
   static constexpr int kSteps = kTeamKeys / kStepKeys;
   static constexpr int kStepTiles = kStepKeys / 8;
   static constexpr CacheFormat kFormat = kVariant.format;
@@ -62,9 +63,10 @@ struct DecodeConfig {
   using ValueTile = SmemTile<kTeamKeys, kValueRowBytes / 2>;
   static_assert(KeyTile::kBytes == kShared.k_bytes && ValueTile::kBytes == kShared.v_bytes);
   static_assert(kTeamKeys % kDecodeStepKeys == 0);
+  static_assert(kHeads == 1 || (kHeads == T::kKvGroups && kTeamThreads == 32));
   // A warp has 16 rows of the query tile, or all 8.
   static_assert(T::kTileQ * T::kKvGroups == (kHasColumns ? 8 : 16) * T::kNumWarps);
-  static_assert(!kHasColumns || (kIsQuantised && kTeamKeys == kStepKeys));
+  static_assert(!kHasColumns || kIsQuantised);
 };
 
 }  // namespace heed::cuda

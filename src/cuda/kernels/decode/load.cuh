@@ -105,7 +105,11 @@ class BlockLoader {
   static constexpr int kScales =
       C::kIsQuantised ? C::kTeamKeys * (C::kKeyGroups + C::kValueGroups) : 0;
   static constexpr int kScalePasses = (kScales + C::kTeamThreads - 1) / C::kTeamThreads;
-  static constexpr bool kHasFastScales = kHasFastCopies && C::kIsQuantised && kScalePasses <= 2;
+  static constexpr bool kHasFastScales = kHasFastCopies && C::kIsQuantised;
+  // Where scales lie side by side, 16 bytes of them are a copy: first those of K.
+  static constexpr int kScaleChunks = kScales / 4;
+  static constexpr bool kHasScaleChunks =
+      kHasFastScales && kScaleChunks <= C::kTeamThreads && kKeyScales % 4 == 0 && kScales % 4 == 0;
 
   // first_block: the one that Load takes first.
   __device__ __forceinline__ BlockLoader(const DecodeArgs& args, const CacheRows& rows,
@@ -115,24 +119,22 @@ class BlockLoader {
         rows_(rows),
         begin_(static_cast<i32>(keys.begin)),
         end_(static_cast<i32>(keys.end)),
-        first_row_(team * C::kTeamKeys),
+        first_row_(C::kHeads > 1 ? 0 : team * C::kTeamKeys),
         thread_(thread) {
-    const i32 first_key = first_block * Traits::kTileKv + first_row_;
+    const i32 first_key = first_block * C::kBlockKeys + first_row_;
     if constexpr (kHasFastCopies) {
       k_next_ = rows.k + (first_key + thread / C::kKeyChunks) * rows.k_row_bytes +
                 thread % C::kKeyChunks * 16;
       v_next_ = rows.v + (first_key + thread / C::kValueChunks) * rows.v_row_bytes +
                 thread % C::kValueChunks * 16;
     }
-    if constexpr (kHasFastScales) {
-#pragma unroll
-      for (int pass = 0; pass < kScalePasses; ++pass) {
-        const ScalePlace place = ScalePlaceAt(pass);
-        const KvCacheArg& cache = place.is_key ? args.k : args.v;
-        scales_next_[pass] = (place.is_key ? rows.k_scales : rows.v_scales) +
-                             (first_key + place.row) * cache.scale_strides.row_elems +
-                             place.group * cache.scale_group_stride_elems;
-      }
+    if constexpr (kHasScaleChunks) {
+      has_chunks_ = AreSideBySide<C::kKeyGroups>(rows.k_scales, args.k) &&
+                    AreSideBySide<C::kValueGroups>(rows.v_scales, args.v);
+      const ScalePlace place = ScalePlaceAt(4 * thread);
+      scales_next_ = (place.is_key ? rows.k_scales : rows.v_scales) +
+                     first_key * (place.is_key ? C::kKeyGroups : C::kValueGroups) +
+                     (place.is_key ? 4 * thread : 4 * thread - kKeyScales);
     }
   }
 
@@ -146,7 +148,7 @@ class BlockLoader {
 
   // `next`: the block of the following call.
   __device__ __forceinline__ void Load(u32 stage_address, i32 block, i32 next) {
-    const i32 first_key = block * Traits::kTileKv + first_row_;
+    const i32 first_key = block * C::kBlockKeys + first_row_;
     const u32 v_address = stage_address + C::kShared.k_bytes;
     [[maybe_unused]] const bool is_inner = first_key >= begin_ && first_key + C::kTeamKeys <= end_;
     if constexpr (kSharesLookups) {
@@ -162,8 +164,8 @@ class BlockLoader {
         CopyRowsWithin<C::kValueChunks, typename C::ValueTile>(
             v_address, v_next_, rows_.v_row_bytes, first_key, args_.problem.head_dim_v);
       }
-      k_next_ += (next - block) * Traits::kTileKv * rows_.k_row_bytes;
-      v_next_ += (next - block) * Traits::kTileKv * rows_.v_row_bytes;
+      k_next_ += (next - block) * C::kBlockKeys * rows_.k_row_bytes;
+      v_next_ += (next - block) * C::kBlockKeys * rows_.v_row_bytes;
     } else {
       LoadRows<C::kKeyChunks, typename C::KeyTile>(stage_address, rows_.k, rows_.k_row_bytes,
                                                    rows_.k_page_bytes, args_.problem.head_dim,
@@ -174,7 +176,15 @@ class BlockLoader {
     }
     const u32 scales = v_address + C::kShared.v_bytes;
     if constexpr (kHasFastScales) {
-      CopyScales(scales, first_key, (next - block) * Traits::kTileKv);
+      if (kHasScaleChunks && has_chunks_ && is_inner) {
+        if (thread_ < kScaleChunks) ptx::CopyAsync16(scales + thread_ * 16, scales_next_, 16);
+      } else {
+        CopyScales(scales, first_key);
+      }
+      if constexpr (kHasScaleChunks) {
+        scales_next_ += (next - block) * C::kBlockKeys *
+                        (thread_ < kKeyScales / 4 ? C::kKeyGroups : C::kValueGroups);
+      }
     } else if constexpr (C::kIsQuantised) {
       LoadScales<C::kKeyGroups>(scales, rows_.k_scales, args_.k, first_key);
       LoadScales<C::kValueGroups>(scales + C::kTeamKeys * C::kKeyGroups * 4, rows_.v_scales,
@@ -190,7 +200,7 @@ class BlockLoader {
     constexpr int kRowsPerPass = 32 / C::kKeyChunks;
     constexpr int kRowStep = C::kTeamThreads / C::kKeyChunks;
     const int lane = thread_ % 32;
-    return block * Traits::kTileKv + first_row_ + lane / kRowsPerPass * kRowStep +
+    return block * C::kBlockKeys + first_row_ + lane / kRowsPerPass * kRowStep +
            thread_ / 32 * kRowsPerPass + lane % kRowsPerPass;
   }
 
@@ -224,28 +234,40 @@ class BlockLoader {
     }
   }
 
-  // Which scale this thread copies in a pass, [key][group] of K, then of V.
+  template <int kGroups>
+  static __device__ __forceinline__ bool AreSideBySide(const float* scales,
+                                                       const KvCacheArg& cache) {
+    return cache.scale_strides.row_elems == kGroups &&
+           (kGroups == 1 || cache.scale_group_stride_elems == 1) &&
+           reinterpret_cast<u64>(scales) % 16 == 0;
+  }
+
+  // Scale `at` of a team's, [key][group] of K, then of V.
   struct ScalePlace {
     bool is_key;
     int row, group;
   };
-  __device__ __forceinline__ ScalePlace ScalePlaceAt(int pass) const {
-    const int at = pass * C::kTeamThreads + thread_;
+  static __device__ __forceinline__ ScalePlace ScalePlaceAt(int at) {
     if (at < kKeyScales) return {true, at / C::kKeyGroups, at % C::kKeyGroups};
     const int rest = at - kKeyScales;
     return {false, rest / C::kValueGroups, rest % C::kValueGroups};
   }
 
-  __device__ __forceinline__ void CopyScales(u32 address, i32 first_key, i32 keys_to_next) {
+  __device__ __forceinline__ void CopyScales(u32 address, i32 first_key) const {
 #pragma unroll
     for (int pass = 0; pass < kScalePasses; ++pass) {
       const int at = pass * C::kTeamThreads + thread_;
       if (kScales % C::kTeamThreads != 0 && at >= kScales) break;
-      const ScalePlace place = ScalePlaceAt(pass);
-      const bool is_valid = IsVisible(first_key + place.row);
-      LoadWord(address + at * 4, scales_next_[pass], is_valid);
+      const ScalePlace place = ScalePlaceAt(at);
+      const i32 key = first_key + place.row;
       const KvCacheArg& cache = place.is_key ? args_.k : args_.v;
-      scales_next_[pass] += keys_to_next * cache.scale_strides.row_elems;
+      const float* source = place.is_key ? rows_.k_scales : rows_.v_scales;
+      const bool is_valid = IsVisible(key);
+      if (is_valid) {
+        source +=
+            key * cache.scale_strides.row_elems + place.group * cache.scale_group_stride_elems;
+      }
+      LoadWord(address + at * 4, source, is_valid);
     }
   }
 
@@ -365,10 +387,11 @@ class BlockLoader {
   const int first_row_;    // of the team, within a block
   const int thread_;       // of the team
   i32 entry_ = 0;
-  // Only where kHasFastCopies, kHasFastScales: what this thread reads first of the next block.
+  // Only where kHasFastCopies, kHasScaleChunks: what this thread reads first of the next block.
   const u8* k_next_ = nullptr;
   const u8* v_next_ = nullptr;
-  const float* scales_next_[kScalePasses > 0 ? kScalePasses : 1] = {};
+  const float* scales_next_ = nullptr;
+  bool has_chunks_ = false;
 };
 
 }  // namespace heed::cuda

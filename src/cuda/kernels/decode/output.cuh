@@ -283,14 +283,18 @@ __device__ void MergeTeams(Rows& rows, const TaskOutput<C>& out, const MergeSpac
 // whoever arrives last.
 __device__ u32 module_arrivals[kModuleArrivals];
 
+__device__ __forceinline__ u32* ArrivalsOf(const DecodeArgs& args) {
+  return args.partials.arrivals != nullptr ? args.partials.arrivals
+                                           : module_arrivals + args.partials.first;
+}
+
 // Whether this CTA is the last of the task's to arrive. Orders its own partial results before, and
 // those of the others after.
 __device__ __forceinline__ bool ArriveLast(const DecodeArgs& args, const Piece& piece, i32* flag) {
   __syncthreads();
   if (threadIdx.x == 0) {
     __threadfence();
-    u32* arrivals = args.partials.arrivals != nullptr ? args.partials.arrivals
-                                                      : module_arrivals + args.partials.first;
+    u32* arrivals = ArrivalsOf(args);
     const u32 before = atomicAdd(&arrivals[piece.arrival], 1u);
     const bool is_last = before + 1 == static_cast<u32>(piece.num_pieces);
     if (is_last) {
@@ -333,10 +337,11 @@ struct QuadSums {
   }
 };
 
-// Pieces [begin, end) of a quad.
+// Pieces [begin, end) of a quad, of head `head` of those that a CTA has.
 template <class C>
 __device__ __forceinline__ QuadSums SumPieces(const DecodeArgs& args, const Piece& piece,
-                                              int tile_row, int d, i32 begin, i32 end) {
+                                              int tile_row, int d, i32 begin, i32 end,
+                                              int head = 0) {
   constexpr int kAtATime = 8;
   QuadSums sums;
 #pragma unroll 1
@@ -346,7 +351,7 @@ __device__ __forceinline__ QuadSums SumPieces(const DecodeArgs& args, const Piec
 #pragma unroll
     for (int i = 0; i < kAtATime; ++i) {
       // Past the end: the last piece again, with a weight of 0.
-      const i64 slot = piece.Slot(device::Min(first + i, end - 1));
+      const i64 slot = piece.Slot(device::Min(first + i, end - 1)) * C::kHeads + head;
       states[i] = __ldcg(reinterpret_cast<const float2*>(PartialState<C>(args, slot, tile_row)));
       o[i] = __ldcg(reinterpret_cast<const float4*>(PartialRow<C>(args, slot, tile_row) + d));
     }

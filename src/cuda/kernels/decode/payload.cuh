@@ -177,6 +177,17 @@ __device__ __forceinline__ constexpr int PositionOfColumn(int d) {
   return 8 * tile + word / kSpan % 8;
 }
 
+// The inverse.
+template <class C>
+__device__ __forceinline__ constexpr int ColumnOfPosition(int position) {
+  if (!C::kIsQuantised) return position;
+  constexpr int kElems = C::kFormat == CacheFormat::kInt4 ? 8 : 4;
+  constexpr int kSpan = C::kValueSpanWords;
+  const int tile = position / 8;
+  const int word = tile / kElems / kSpan * 8 * kSpan + position % 8 * kSpan + tile / kElems % kSpan;
+  return word * kElems + tile % kElems;
+}
+
 }  // namespace heed::cuda
 
 #endif  // HEED_CUDA_KERNELS_DECODE_PAYLOAD_CUH_

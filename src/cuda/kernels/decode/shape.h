@@ -18,12 +18,13 @@ struct DecodeVariant {
   int cluster_log2 = 0;        // CTAs of a cluster, of the kernel that has them
   bool shares_values = false;  // V is the first columns of K, for wide heads
   bool appends = false;        // the new rows too, of the kernel with clusters
+  int heads_log2 = 0;          // KV heads of a CTA, one a team
 };
 
 HEED_DEVICE int EncodeDecodeVariant(const DecodeVariant& v) {
   return v.ctas_per_sm + (static_cast<int>(v.format) << 4) + (v.key_groups_log2 << 8) +
          (v.value_groups_log2 << 12) + (v.cluster_log2 << 16) + (v.shares_values ? 1 << 20 : 0) +
-         (v.appends ? 1 << 21 : 0);
+         (v.appends ? 1 << 21 : 0) + (v.heads_log2 << 22);
 }
 
 HEED_DEVICE DecodeVariant DecodeDecodeVariant(int variant) {
@@ -33,7 +34,8 @@ HEED_DEVICE DecodeVariant DecodeDecodeVariant(int variant) {
                        (variant >> 12) & 15,
                        (variant >> 16) & 15,
                        (variant >> 20 & 1) != 0,
-                       (variant >> 21 & 1) != 0};
+                       (variant >> 21 & 1) != 0,
+                       (variant >> 22) & 7};
 }
 
 // The numbers of KernelTraits that decide the shape.
@@ -65,8 +67,9 @@ HEED_DEVICE int DecodeUnitElems(CacheFormat format) {
   return format == CacheFormat::kPlain ? 8 : format == CacheFormat::kInt4 ? 64 : 32;
 }
 
-inline constexpr int kDecodeColumns = 8;    // query rows as columns of products, see columns.cuh
-inline constexpr int kDecodeStepKeys = 16;  // keys of one step of a warp
+inline constexpr int kDecodeColumns = 8;      // query rows as columns of products, see columns.cuh
+inline constexpr int kDecodeStepKeys = 16;    // keys of one step of a warp
+inline constexpr int kDecodeColumnKeys = 32;  // where rows are columns
 
 HEED_DEVICE int DecodeThreads(const DecodeShape& shape) { return shape.num_warps * 32; }
 
@@ -101,7 +104,7 @@ HEED_DEVICE DecodeSharedMemory DecodeSharedMemoryOf(const DecodeShape& shape) {
   m.merge_offset_bytes = m.team_bytes * shape.kv_groups;
   m.merge_row_elems = shape.head_dim_v + 4;  // a shift of 4 banks from row to row
   m.merge_turns = shape.kv_groups > 8 ? 4 : 2;
-  m.merge_buffers = shape.kv_groups / m.merge_turns;
+  m.merge_buffers = variant.heads_log2 > 0 ? 0 : shape.kv_groups / m.merge_turns;
   m.state_offset_bytes =
       m.merge_offset_bytes + m.merge_buffers * shape.tile_q * m.merge_row_elems * 4;
   m.flag_offset_bytes =

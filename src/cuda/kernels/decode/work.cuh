@@ -19,7 +19,7 @@ namespace heed::cuda {
 struct Piece {
   bool is_valid = false;
   i32 batch = 0;
-  i32 head_tile = 0;  // kv head * row tiles + row tile
+  i32 head_tile = 0;  // kv head (or group of kHeads) * row tiles + row tile
   SequenceKeys keys;
   i32 first_block = 0;  // counted from key 0
   i32 num_blocks = 0;
@@ -41,11 +41,12 @@ __device__ __forceinline__ i64 Quotient(i64 a, i64 b) {
   return a / b;
 }
 
-template <int kBlockKeys>
+template <int kBlockKeys, int kHeads = 1>
 class Work {
  public:
   __device__ __forceinline__ explicit Work(const DecodeArgs& args)
-      : args_(args), tasks_per_sequence_(args.problem.num_kv_heads * args.schedule.num_row_tiles) {}
+      : args_(args),
+        tasks_per_sequence_(args.problem.num_kv_heads / kHeads * args.schedule.num_row_tiles) {}
 
   // False: nothing is left for this CTA. Every warp computes the same.
   __device__ __forceinline__ bool Start() {
