@@ -14,6 +14,7 @@ extern const RoofLoop kFmaF32Avx512;
 extern const RoofLoop kDotBf16Avx512;
 extern const RoofLoop kDotI8Avx512;
 extern const RoofLoop kDotBf16Amx;
+extern const RoofLoop kDotI8Amx;
 #endif
 
 }  // namespace heed::bench

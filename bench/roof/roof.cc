@@ -68,14 +68,14 @@ double SumOverThreads(int num_threads, const std::function<double(int)>& body) {
 constexpr std::int64_t kStepsPerPiece = 32768;
 
 // Whether this process may use the AMX registers, which Linux grants on request.
-bool HasAmxBf16() {
+bool HasAmx() {
 #if defined(__x86_64__) && defined(__linux__)
   static const bool has_amx = [] {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    constexpr unsigned kTileAndBf16 = 1u << 24 | 1u << 22;
+    constexpr unsigned kTileInt8Bf16 = 1u << 24 | 1u << 25 | 1u << 22;
     constexpr long kRequestPermission = 0x1023, kAmxRegisters = 18;
     return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&
-           (edx & kTileAndBf16) == kTileAndBf16 &&
+           (edx & kTileInt8Bf16) == kTileInt8Bf16 &&
            syscall(SYS_arch_prctl, kRequestPermission, kAmxRegisters) == 0;
   }();
   return has_amx;
@@ -96,7 +96,7 @@ const RoofLoop* BestRoof(RoofKind kind) {
       if (has_avx2) return &kFmaF32Avx2;
       break;
     case RoofKind::kDotBf16:
-      if (HasAmxBf16()) return &kDotBf16Amx;
+      if (HasAmx()) return &kDotBf16Amx;
       if (has_avx512 && __builtin_cpu_supports("avx512bf16")) return &kDotBf16Avx512;
       break;
     case RoofKind::kDotI8:
@@ -106,6 +106,17 @@ const RoofLoop* BestRoof(RoofKind kind) {
   }
 #endif
   return kind == RoofKind::kFmaF32 ? &kFmaF32Portable : nullptr;
+}
+
+const RoofLoop* OtherRoof(RoofKind kind) {
+#if defined(__x86_64__)
+  if (HasAmx()) {
+    if (kind == RoofKind::kDotBf16 && __builtin_cpu_supports("avx512bf16")) return &kDotBf16Avx512;
+    if (kind == RoofKind::kDotI8) return &kDotI8Amx;
+  }
+#endif
+  static_cast<void>(kind);
+  return nullptr;
 }
 
 double MeasureOpsPerSecond(const RoofLoop& roof, int num_threads, double seconds, Clock clock) {

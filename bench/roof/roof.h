@@ -32,6 +32,9 @@ struct RoofLoop {
 
 // The widest loop that runs here, by CPUID; null when this CPU has no such instruction.
 const RoofLoop* BestRoof(RoofKind kind);
+// The other one where vectors and a matrix unit both have such an instruction: bf16's best is the
+// unit's, int8's is that of the vectors, for which the bars are set. Null: there is no other.
+const RoofLoop* OtherRoof(RoofKind kind);
 
 // What a second is: of the wall, or of the thread's own CPU time, which stands still while the
 // system gives the core to others. Time what is compared with the roof by the same clock.

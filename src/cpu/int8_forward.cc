@@ -83,9 +83,10 @@ class Job {
   const void* ValuesAt(const Int8Head& head, std::int64_t first_key, std::int64_t end_key,
                        void* wide) const {
     Int8WidenArgs widen = {};
-    widen.values = head.values + (context_.value_format == Int8ValueFormat::kColumns
-                                      ? first_key * layout_.padded_dims
-                                      : first_key / kInt8Group * kInt8StepBytes);
+    widen.values = head.values +
+                   (context_.value_format == Int8ValueFormat::kSteps
+                        ? first_key / kInt8Group * kInt8StepBytes
+                        : first_key * layout_.padded_dims * Int8ValueBytes(context_.value_format));
     widen.tile_stride_bytes = CeilDiv(problem_.shape.max_kv_len, kInt8Group) * kInt8StepBytes;
     widen.padded_dims = layout_.padded_dims;
     widen.wide_stride = layout_.wide_stride;
@@ -160,7 +161,7 @@ core::Status RunInt8Forward(const core::ForwardProblem& problem, const core::Pla
   }
   core::ForwardProblem here = problem;
   const Int8FloatMode& pairs = kernel->modes[HEED_INT8_VALUES_BF16];
-  const bool is_matrix = pairs.value_format == Int8ValueFormat::kColumns;
+  const bool is_matrix = pairs.value_format == Int8ValueFormat::kWideColumns;
   const bool has_fast_pairs = pairs.weights != nullptr && (is_matrix || core::os::HasFastBf16Dot());
   if (here.int8.values == HEED_INT8_VALUES_BF16 && !has_fast_pairs) {
     here.int8.values = HEED_INT8_VALUES_F32;

@@ -141,9 +141,10 @@ void PackInt8Head(const core::ForwardProblem& problem, const Int8KeySpan& keys,
   const auto pack_keys = kernel.key_format == Int8KeyFormat::kRows ? PackInt8KeyRows : PackInt8Keys;
   pack_keys(MatrixOf(problem.k, problem, keys.head_index, shape.head_dim), keys.first, keys.end,
             head.packed_keys);
-  const auto pack_values = ValueFormatOf(problem, kernel) == Int8ValueFormat::kColumns
-                               ? PackInt8ValueColumns
-                               : PackInt8Values;
+  const Int8ValueFormat value_format = ValueFormatOf(problem, kernel);
+  const auto pack_values = value_format == Int8ValueFormat::kWideColumns ? PackInt8WideColumns
+                           : value_format == Int8ValueFormat::kColumns   ? PackInt8ValueColumns
+                                                                         : PackInt8Values;
   pack_values(MatrixOf(problem.v, problem, keys.head_index, shape.head_dim_v), keys.first, keys.end,
               head.packed_values);
 }

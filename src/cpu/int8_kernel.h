@@ -18,6 +18,8 @@ inline constexpr int kInt8TileRows = 48;
 inline constexpr int kInt8Block = 64;  // keys of a block of packed keys and of the fixed softmax
 inline constexpr int kInt8FloatBlock = 2 * kInt8Block;  // keys of a block of the float softmax
 inline constexpr int kNumInt8Modes = 3;
+// How far, as an exponent of 2, weights may pass 1 before a row's maximum has to rise.
+inline constexpr float kInt8SlackLog2 = 8.0f;
 inline constexpr int kInt8Group = 4;     // bytes of one step of a dot product
 inline constexpr int kInt8DimStep = 16;  // output elements are padded to a multiple of this
 // Raw scores up to head_dim * 2^14 and their differences fit 32 bits.
@@ -43,7 +45,7 @@ inline constexpr int kWeightBits = 16;  // weights are Q16.16
 // How packed keys lie; int8_pack.h has the layouts.
 enum class Int8KeyFormat { kSteps, kRows };
 // Likewise packed values.
-enum class Int8ValueFormat { kSteps, kColumns };
+enum class Int8ValueFormat { kSteps, kColumns, kWideColumns };
 
 // Bytes of a row of Int8KeyFormat::kRows: whole cache lines.
 constexpr std::int64_t Int8KeyRowBytes(std::int64_t num_steps) {
@@ -123,6 +125,13 @@ struct Int8ValuesArgs {
   float* o;  // [padded_dims][kInt8TileRows]
 };
 
+// Scores and weights of a block that all rows see, relative to row_max as it is. num_keys, of
+// products and of weights, is a multiple of kInt8Group; products has no block_max.
+struct Int8WeighArgs {
+  Int8ScoresArgs products;
+  Int8FloatWeightsArgs weights;  // scores: [kInt8FloatBlock][kInt8TileRows], out only
+};
+
 // rows[row][d] = factor[row] * o[d][row]
 struct Int8RowsArgs {
   const float* o;
@@ -139,6 +148,9 @@ struct Int8FloatMode {
   void (*values)(const Int8ValuesArgs& args);
   float weight_unit;  // what a weight of 1 is stored and summed as
   Int8ValueFormat value_format = Int8ValueFormat::kSteps;
+  // False: a row has no maximum yet, or a weight would pass 2^kInt8SlackLog2, and no row has
+  // changed. Null: every block needs its maxima first.
+  bool (*weigh)(const Int8WeighArgs& args) = nullptr;
 };
 
 struct Int8Kernel {

@@ -35,11 +35,16 @@ Int8Layout MakeInt8Layout(const core::ForwardProblem& problem) {
   layout.num_heads = shape.batch * shape.num_kv_heads;
 
   const std::size_t key_words = Align(static_cast<std::size_t>(layout.padded_keys) * kWordBytes);
-  // Of both formats, the larger ones: rows of keys and steps of values.
+  // Of all formats, the larger ones: rows of keys, and steps of values or columns of bf16.
   const std::int64_t padded_keys = CeilDiv(shape.max_kv_len, kInt8Block) * kInt8Block;
   layout.values_at = static_cast<std::size_t>(padded_keys * Int8KeyRowBytes(layout.num_steps));
-  layout.key_bias_at =
-      layout.values_at + Align(PackedInt8ValuesBytes(padded_keys, shape.head_dim_v));
+  std::size_t value_bytes = PackedInt8ValuesBytes(padded_keys, shape.head_dim_v);
+  if (problem.int8.values == HEED_INT8_VALUES_BF16) {
+    const auto wide_bytes = static_cast<std::size_t>(Int8ValueBytes(Int8ValueFormat::kWideColumns));
+    value_bytes = std::max(value_bytes,
+                           static_cast<std::size_t>(padded_keys * layout.padded_dims) * wide_bytes);
+  }
+  layout.key_bias_at = layout.values_at + Align(value_bytes);
   layout.key_factors_at = layout.key_bias_at + key_words;
   layout.value_factors_at = layout.key_factors_at + key_words;
   layout.value_units_at = layout.value_factors_at + key_words;

@@ -60,6 +60,67 @@ void PackIntsRow(const std::int8_t* row, std::int64_t head_dim, std::uint32_t* w
   }
 }
 
+// Square of bytes that is transposed in the words of general registers.
+constexpr int kSquare = 8;
+
+// Swaps the bytes `distance` apart of words `distance` apart that lie across the diagonal.
+void SwapAcross(int distance, std::uint64_t mask, std::uint64_t (&words)[kSquare]) {
+  for (int n = 0; n < kSquare; ++n) {
+    if ((n & distance) != 0) continue;
+    std::uint64_t& low = words[n];
+    std::uint64_t& high = words[n + distance];
+    const std::uint64_t differing = ((low >> (8 * distance)) ^ high) & mask;
+    high ^= differing;
+    low ^= differing << (8 * distance);
+  }
+}
+
+// to[d * kInt8Block + n] = from[n * row_stride + d] for n and d below kSquare.
+void TransposeSquare(const std::int8_t* from, std::int64_t row_stride, std::int8_t* to) {
+  std::uint64_t words[kSquare];
+  for (int n = 0; n < kSquare; ++n) std::memcpy(&words[n], from + n * row_stride, kSquare);
+  SwapAcross(4, 0x00000000FFFFFFFFu, words);
+  SwapAcross(2, 0x0000FFFF0000FFFFu, words);
+  SwapAcross(1, 0x00FF00FF00FF00FFu, words);
+  for (int d = 0; d < kSquare; ++d) std::memcpy(to + d * kInt8Block, &words[d], kSquare);
+}
+
+struct BlockPlace {
+  std::int64_t first_key, first_dim;
+  std::int64_t end_key;  // keys from there on are 0, like dimensions from head_dim on
+};
+
+// to[kInt8DimStep][kInt8Block] = columns of kInt8Block values.
+void TransposeBlock(const Int8Matrix& values, const BlockPlace& place, std::int8_t* to) {
+  const std::int64_t num_keys = std::min<std::int64_t>(kInt8Block, place.end_key - place.first_key);
+  const std::int64_t num_dims =
+      std::min<std::int64_t>(kInt8DimStep, values.head_dim - place.first_dim);
+  const std::int8_t* rows = values.data + place.first_key * values.row_stride + place.first_dim;
+  if (num_keys == kInt8Block && num_dims == kInt8DimStep) {
+    for (int n = 0; n < kInt8Block; n += kSquare) {
+      for (int d = 0; d < kInt8DimStep; d += kSquare) {
+        TransposeSquare(rows + n * values.row_stride + d, values.row_stride,
+                        to + d * kInt8Block + n);
+      }
+    }
+    return;
+  }
+  std::fill_n(to, kInt8DimStep * kInt8Block, std::int8_t{0});
+  for (std::int64_t n = 0; n < num_keys; ++n) {
+    for (std::int64_t d = 0; d < num_dims; ++d) {
+      to[d * kInt8Block + n] = rows[n * values.row_stride + d];
+    }
+  }
+}
+
+// Integers of one byte as bf16, which holds them exactly.
+void WidenColumn(const std::int8_t* from, std::uint16_t* to) {
+  for (int n = 0; n < kInt8WideKeys; ++n) {
+    const auto bits = __builtin_bit_cast(std::uint32_t, static_cast<float>(from[n]));
+    to[n] = static_cast<std::uint16_t>(bits >> 16);
+  }
+}
+
 }  // namespace
 
 std::size_t PackedInt8KeysBytes(std::int64_t length, std::int64_t head_dim) {
@@ -132,14 +193,26 @@ void PackInt8ValueColumns(const Int8Matrix& values, std::int64_t first, std::int
                           std::int8_t* packed) {
   const std::int64_t padded_dims = CeilDiv(values.head_dim, kInt8DimStep) * kInt8DimStep;
   for (std::int64_t block = first; block < end; block += kInt8Block) {
-    const std::int64_t count = std::min<std::int64_t>(kInt8Block, end - block);
-    std::int8_t* to = packed + block * padded_dims;
-    for (std::int64_t d = 0; d < padded_dims; ++d) {
-      const std::int64_t num_keys = d < values.head_dim ? count : 0;
-      const std::int8_t* from = values.data + block * values.row_stride + d;
-      for (std::int64_t n = 0; n < num_keys; ++n) to[n] = from[n * values.row_stride];
-      std::fill(to + num_keys, to + kInt8Block, std::int8_t{0});
-      to += kInt8Block;
+    for (std::int64_t d = 0; d < padded_dims; d += kInt8DimStep) {
+      TransposeBlock(values, {block, d, end}, packed + (block * padded_dims + d * kInt8Block));
+    }
+  }
+}
+
+void PackInt8WideColumns(const Int8Matrix& values, std::int64_t first, std::int64_t end,
+                         std::int8_t* packed) {
+  const std::int64_t padded_dims = CeilDiv(values.head_dim, kInt8DimStep) * kInt8DimStep;
+  auto* wide = reinterpret_cast<std::uint16_t*>(packed);
+  std::int8_t columns[kInt8DimStep * kInt8Block];
+  for (std::int64_t block = first; block < end; block += kInt8Block) {
+    for (std::int64_t d = 0; d < padded_dims; d += kInt8DimStep) {
+      TransposeBlock(values, {block, d, end}, columns);
+      for (int key = 0; key < kInt8Block; key += kInt8WideKeys) {
+        std::uint16_t* to = wide + (block + key) * padded_dims + d * kInt8WideKeys;
+        for (int n = 0; n < kInt8DimStep; ++n) {
+          WidenColumn(columns + n * kInt8Block + key, to + n * kInt8WideKeys);
+        }
+      }
     }
   }
 }

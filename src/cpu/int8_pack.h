@@ -36,6 +36,14 @@ void PackInt8KeyRows(const Int8Matrix& keys, std::int64_t first, std::int64_t en
 // kInt8DimStep][64 keys], padding 0. first and end as above.
 void PackInt8ValueColumns(const Int8Matrix& values, std::int64_t first, std::int64_t end,
                           std::int8_t* packed);
+// Int8ValueFormat::kWideColumns: the same as bf16, in blocks of kInt8WideKeys.
+inline constexpr int kInt8WideKeys = 32;
+void PackInt8WideColumns(const Int8Matrix& values, std::int64_t first, std::int64_t end,
+                         std::int8_t* packed);
+// What each element of a packed value takes.
+constexpr std::int64_t Int8ValueBytes(Int8ValueFormat format) {
+  return format == Int8ValueFormat::kWideColumns ? 2 : 1;
+}
 
 // bias[key] = -128 * sum of the key's elements, for the 64 keys of one block of packed keys.
 void SumInt8Keys(const std::int8_t* block, std::int64_t num_steps, std::int32_t* bias);

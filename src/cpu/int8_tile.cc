@@ -101,7 +101,7 @@ void HideKeys(const Int8Tile& tile, std::int64_t first_key, int num_keys, Score 
   }
 }
 
-// Keys of one block of packed keys, kInt8Block at most.
+// Keys of one block of packed keys, kInt8Block at most, or of several packed as rows.
 Int8ScoresArgs ScoresOf(const Int8Context& context, const Int8Head& head, std::int64_t first_key,
                         int num_keys, const Int8Tile& tile) {
   const std::int64_t num_steps = context.layout.num_steps;
@@ -180,59 +180,68 @@ void ScoreFloatBlock(const Int8Context& context, const Int8Head& head, const Key
   }
 }
 
-void AddFloatBlock(const Int8Context& context, const Int8Head& head, std::int64_t first_key,
-                   const void* values, void* scores_memory, Int8Tile* tile) {
+// Weights of a block, by way of its scores and their maxima.
+void WeighScores(const Int8Context& context, const Int8Head& head, const KeySpan& keys,
+                 const Int8Tile& tile, Int8FloatWeightsArgs args) {
   alignas(kAlignment) float block_max[kInt8TileRows];
   alignas(kAlignment) std::int32_t raw_max[kInt8TileRows];
+  const bool sees_all = SeesAll(tile, keys.first, keys.count);
+  if (context.is_uniform && sees_all && keys.count % kInt8Group == 0) {
+    std::fill_n(raw_max, kInt8TileRows, kHiddenInt8Score);
+    ScoreFloatBlock(context, head, keys, tile, static_cast<std::int32_t*>(args.scores), raw_max);
+    args.block_max = raw_max;
+    context.mode.weights(args);
+    return;
+  }
+  auto* scores = static_cast<float*>(args.scores);
+  std::fill_n(block_max, kInt8TileRows, kMinusInfinity);
+  ScoreFloatBlock(context, head, keys, tile, scores, block_max);
+  if (!sees_all) {
+    std::fill_n(block_max, kInt8TileRows, kMinusInfinity);
+    HideKeys(tile, keys.first, keys.count, kMinusInfinity, scores, block_max);
+  }
+  const std::int64_t padded_keys = CeilDiv(keys.count, kInt8Group) * kInt8Group;
+  std::fill(scores + keys.count * kInt8TileRows, scores + padded_keys * kInt8TileRows,
+            kMinusInfinity);
+  args.block_max = block_max;
+  context.mode.scaled_weights(args);
+}
+
+void AddFloatBlock(const Int8Context& context, const Int8Head& head, std::int64_t first_key,
+                   const void* values, void* scores, Int8Tile* tile) {
   alignas(kAlignment) float decay[kInt8TileRows];
   const auto num_keys =
       static_cast<int>(std::min<std::int64_t>(kInt8FloatBlock, tile->some_end - first_key));
-  const bool sees_all = SeesAll(*tile, first_key, num_keys);
-  const bool is_raw = context.is_uniform && sees_all && num_keys % kInt8Group == 0;
   Int8FloatWeightsArgs args = {};
-  args.scores = scores_memory;
+  args.scores = scores;
   args.num_keys = num_keys;
   args.row_factor = tile->floats.factor;
   args.row_max = tile->floats.max;
   args.row_sum = tile->floats.sum;
   args.decay = decay;
   args.value_factors = context.has_token_scales ? head.value_factors + first_key : nullptr;
-  if (is_raw) {
-    std::fill_n(raw_max, kInt8TileRows, kHiddenInt8Score);
-    ScoreFloatBlock(context, head, {first_key, num_keys}, *tile,
-                    static_cast<std::int32_t*>(scores_memory), raw_max);
-    args.block_max = raw_max;
-    context.mode.weights(args);
-  } else {
-    auto* scores = static_cast<float*>(scores_memory);
-    std::fill_n(block_max, kInt8TileRows, kMinusInfinity);
-    ScoreFloatBlock(context, head, {first_key, num_keys}, *tile, scores, block_max);
-    if (!sees_all) {
-      std::fill_n(block_max, kInt8TileRows, kMinusInfinity);
-      HideKeys(*tile, first_key, num_keys, kMinusInfinity, scores, block_max);
-    }
-    const std::int64_t padded_keys = CeilDiv(num_keys, kInt8Group) * kInt8Group;
-    std::fill(scores + num_keys * kInt8TileRows, scores + padded_keys * kInt8TileRows,
-              kMinusInfinity);
-    args.block_max = block_max;
-    context.mode.scaled_weights(args);
-  }
-  Int8ValuesArgs product = ValuesOf(context, num_keys, values, scores_memory, *tile);
+  const bool is_whole = SeesAll(*tile, first_key, num_keys) && num_keys % kInt8Group == 0;
+  const bool is_weighed =
+      is_whole && context.mode.weigh != nullptr &&
+      context.mode.weigh({ScoresOf(context, head, first_key, num_keys, *tile), args});
+  if (!is_weighed) WeighScores(context, head, {first_key, num_keys}, *tile, args);
+  Int8ValuesArgs product = ValuesOf(context, num_keys, values, scores, *tile);
   product.rescale = decay;
   if (context.has_token_scales) product.unit = head.value_units[first_key / kInt8FloatBlock];
   context.mode.values(product);
 }
 
-void StoreElement(const core::RowsView& view, std::int64_t at, float value) {
+void StoreRow(const core::RowsView& view, std::int64_t at, const float* row, std::int64_t count) {
+  auto* halves = static_cast<std::uint16_t*>(view.data) + at;
   switch (view.dtype) {
     case core::DType::kF16:
-      static_cast<std::uint16_t*>(view.data)[at] = device::Fp32ToFp16(value);
+      std::transform(row, row + count, halves, device::Fp32ToFp16);
       break;
     case core::DType::kBF16:
-      static_cast<std::uint16_t*>(view.data)[at] = device::Fp32ToBf16(value);
+      std::transform(row, row + count, halves, device::Fp32ToBf16);
       break;
     default:
-      static_cast<float*>(view.data)[at] = value;
+      std::copy_n(row, count, static_cast<float*>(view.data) + at);
   }
 }
 
@@ -295,9 +304,7 @@ void FinishInt8Tile(const Int8Context& context, Int8Tile* tile, float* rows) {
         from[d] *= problem.int8.v.At(batch, kv_head, d);
       }
     }
-    for (std::int64_t d = 0; d < problem.shape.head_dim_v; ++d) {
-      StoreElement(problem.o, at + d, from[d]);
-    }
+    StoreRow(problem.o, at, from, problem.shape.head_dim_v);
     if (!problem.lse.present()) continue;
     float lse = 0.0f;
     if (context.is_fixed) {

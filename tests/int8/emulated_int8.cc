@@ -52,12 +52,6 @@ struct EmulatedUnits {
   using Signed = EmulatedBytes<std::int8_t>;
   using Weights = EmulatedBytes<std::uint8_t>;
   using Pairs = EmulatedMatrixUnit<Floats>;
-
-  static void WidenBlock(const std::int8_t* from, void* to) {
-    for (int n = 0; n < cpu::kInt8Block; ++n) {
-      static_cast<std::uint16_t*>(to)[n] = device::Fp32ToBf16(static_cast<float>(from[n]));
-    }
-  }
 };
 
 }  // namespace

@@ -81,6 +81,39 @@ TEST(Int8Modes, EveryKernelAndArithmeticIsWithinItsBound) {
   }
 }
 
+// Maxima that rise from block to block by less than weights may exceed 1, and by much more; maxima
+// that only fall.
+TEST(Int8Modes, MaximaMayRiseAndFall) {
+  constexpr std::int64_t kNumKeys = 1000, kElements = 64;
+  for (const int steps_between_ends : {-60, 12, 60, 400}) {
+    Int8Case spec;
+    spec.q_len = 50;
+    spec.kv_len = kNumKeys;
+    spec.head_dim = kElements;
+    spec.head_dim_v = 48;
+    spec.k_block = 1;
+    // q and k are all 100 at the end where scores are large.
+    spec.scale = std::abs(steps_between_ends) * 0.69 / (100.0 * 100.0 * kElements);
+    for (const NamedInt8Kernel& named : Int8KernelsHere()) {
+      for (const heed_int8_values_t values : kAllValues) {
+        if (!HasMode(*named.kernel, values)) continue;
+        spec.values = values;
+        Int8Call call(spec, 5);
+        std::fill_n(call.q.data<std::int8_t>(), spec.q_len * kElements, std::int8_t{100});
+        std::fill_n(call.k_scales.data<float>(), kNumKeys, 1.0f);
+        for (std::int64_t key = 0; key < kNumKeys; ++key) {
+          const std::int64_t rank = steps_between_ends > 0 ? key : kNumKeys - 1 - key;
+          std::fill_n(call.k.data<std::int8_t>() + key * kElements, kElements,
+                      static_cast<std::int8_t>(100 * rank / (kNumKeys - 1)));
+        }
+        RunOn(*named.kernel, &call, 1);
+        EXPECT_LE(WorstError(&call), 1.0)
+            << named.name << " " << steps_between_ends << ": " << Text(spec);
+      }
+    }
+  }
+}
+
 // The fixed-point softmax with bounds, groups and scales per channel: the same bits everywhere.
 TEST(Int8Modes, TheFixedSoftmaxHasTheSameBitsOnEveryKernel) {
   std::mt19937 random(21);

@@ -159,16 +159,23 @@ void RunKernel(const NamedInt8Kernel& named, std::int64_t head_dim) {
     const char* name;
     RoofKind roof;
   } modes[] = {{"f32", RoofKind::kFmaF32}, {"bf16", RoofKind::kDotBf16}, {"u8", RoofKind::kDotI8}};
+  const cpu::Int8ScoresArgs whole = {q,      keys,      layout.num_steps, bias, kInt8FloatBlock,
+                                     scores, block_max, factors};
   for (std::size_t n = 0; n < std::size(modes); ++n) {
     const cpu::Int8FloatMode& mode = kernel.modes[n];
     if (mode.weights == nullptr) continue;
     std::vector<Part> parts;
-    parts.push_back({"scores", ops * kInt8FloatBlock, RoofKind::kDotI8,
-                     [&] { score(kernel.scaled_scores, kInt8FloatBlock); }});
-    parts.push_back({"weights", 0.0, RoofKind::kFmaF32, [&] {
-                       mode.scaled_weights({scores, block_max, kInt8FloatBlock, row_factor, row_max,
-                                            row_sum, decay, nullptr});
-                     }});
+    const cpu::Int8FloatWeightsArgs weights = {scores,  block_max, kInt8FloatBlock, row_factor,
+                                               row_max, row_sum,   decay,           nullptr};
+    if (mode.weigh != nullptr) {
+      parts.push_back({"scores and weights", 0.0, RoofKind::kFmaF32, [&] {
+                         mode.weigh({whole, weights});
+                       }});
+    } else {
+      parts.push_back({"scores", ops * kInt8FloatBlock, RoofKind::kDotI8,
+                       [&] { score(kernel.scaled_scores, kInt8FloatBlock); }});
+      parts.push_back({"weights", 0.0, RoofKind::kFmaF32, [&] { mode.scaled_weights(weights); }});
+    }
     int turn = 0;
     if (mode.widen != nullptr) {
       parts.push_back({"widening", 0.0, RoofKind::kFmaF32, [&] {

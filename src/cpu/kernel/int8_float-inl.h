@@ -48,6 +48,8 @@ struct Int8WeightsF32 {
   using Vec = typename Isa::Vec;
   static constexpr int kKeys = 2;
   static constexpr float kUnitLog2 = 0.0f;
+  static constexpr bool kHasSlack = true;   // weights may exceed 1
+  static constexpr bool kIsPacked = false;  // the weights of kKeys keys in 32 bits
 
   template <int kCount>
   HEED_ALWAYS_INLINE static void Exp2(Vec (&t)[kCount]) {
@@ -66,6 +68,7 @@ struct Int8WeightsPairs {
   using Vec = typename Isa::Vec;
   static constexpr int kKeys = 2;
   static constexpr float kUnitLog2 = 0.0f;
+  static constexpr bool kIsPacked = true;
 
   template <int kCount>
   HEED_ALWAYS_INLINE static void Exp2(Vec (&t)[kCount]) {
@@ -84,6 +87,7 @@ struct Int8WeightsBytes {
   using Vec = typename Isa::Vec;
   static constexpr int kKeys = kInt8Group;
   static constexpr float kUnitLog2 = 7.99435344f;  // log2 255
+
   template <int kCount>
   HEED_ALWAYS_INLINE static void Exp2(Vec (&t)[kCount]) {
     CoarseExp2InStep<typename Isa::Floats, 2>(t);
@@ -127,15 +131,68 @@ struct Int8ScaledDistance {
   }
 };
 
-// kInt8TileRows in groups of kVecs vectors. Works in place: the weights of a group of keys lie at
-// or before their scores.
-template <class Output, class Distance, int kVecs>
-HEED_ALWAYS_INLINE inline void FloatWeightsOfRows(const Int8FloatWeightsArgs& args, int first_row) {
+// Keys [first, end) of a block: scores from the first one on, weights of the whole block, and
+// factors of the weights, or null.
+struct Int8KeyScores {
+  int first, end;
+  const float* scores;
+  float* weights;
+  const float* value_factors;
+};
+
+// Weights of kVecs vectors of rows, and their sums. Those of a group of keys lie at or before its
+// scores where both are one array. distance(key, Constant<vector>, score): to the row's maximum.
+template <class Output, int kVecs, class Distance>
+HEED_ALWAYS_INLINE inline void ExponentiateInt8(const Int8KeyScores& keys, int first_row,
+                                                const typename Output::Vec (&factor)[kVecs],
+                                                typename Output::Vec (&sum)[kVecs],
+                                                Distance distance) {
   using Isa = typename Output::Isa;
   using Floats = typename Isa::Floats;
   using Vec = typename Isa::Vec;
   constexpr int kKeys = Output::kKeys;
   static_assert(kKeys == 2 || kKeys == 4);
+  const Vec unit_log2 = Isa::Set(Output::kUnitLog2);
+  const float* scores = keys.scores + first_row;
+  for (int key = keys.first; key < keys.end; key += kKeys) {
+    Vec t[kKeys * kVecs];
+    Unroll<kKeys * kVecs>([&](auto i) HEED_ALWAYS_INLINE {
+      constexpr int kKey = i.value / kVecs, kVec = i.value % kVecs;
+      const float* at = scores + kKey * kInt8TileRows + kVec * Isa::kLanes;
+      const Vec below = distance(key + kKey, Constant<kVec>{}, at);
+      t[i.value] = Output::kUnitLog2 == 0.0f ? Isa::Mul(below, factor[kVec])
+                                             : Floats::Fma(below, factor[kVec], unit_log2);
+    });
+    scores += kKeys * kInt8TileRows;
+    Output::Exp2(t);
+    // One addition of each group waits for the group before.
+    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+      Vec group = Floats::Add(t[v.value], t[kVecs + v.value]);
+      if constexpr (kKeys == 4) {
+        group = Floats::Add(group, Floats::Add(t[2 * kVecs + v.value], t[3 * kVecs + v.value]));
+      }
+      sum[v.value] = Floats::Add(sum[v.value], group);
+    });
+    if (keys.value_factors != nullptr) {
+      Unroll<kKeys * kVecs>([&](auto i) HEED_ALWAYS_INLINE {
+        constexpr int kKey = i.value / kVecs;
+        t[i.value] = Isa::Mul(t[i.value], Isa::Set(keys.value_factors[key + kKey]));
+      });
+    }
+    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+      Vec p[kKeys];
+      Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE { p[k.value] = t[k.value * kVecs + v.value]; });
+      Output::Store(keys.weights, key, first_row + v.value * Isa::kLanes, p);
+    });
+  }
+}
+
+// kInt8TileRows in groups of kVecs vectors.
+template <class Output, class Distance, int kVecs>
+HEED_ALWAYS_INLINE inline void FloatWeightsOfRows(const Int8FloatWeightsArgs& args, int first_row) {
+  using Isa = typename Output::Isa;
+  using Floats = typename Isa::Floats;
+  using Vec = typename Isa::Vec;
   Vec factor[kVecs], sum[kVecs], decay[kVecs];
   typename Distance::Reference reference[kVecs];
   Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
@@ -153,37 +210,10 @@ HEED_ALWAYS_INLINE inline void FloatWeightsOfRows(const Int8FloatWeightsArgs& ar
   Exp2InStep<Floats>(decay);
 
   auto* scores = static_cast<float*>(args.scores);
-  const Vec unit_log2 = Isa::Set(Output::kUnitLog2);
-  for (int key = 0; key < args.num_keys; key += kKeys) {
-    Vec t[kKeys * kVecs];
-    Unroll<kKeys * kVecs>([&](auto i) HEED_ALWAYS_INLINE {
-      constexpr int kKey = i.value / kVecs, kVec = i.value % kVecs;
-      const float* at = scores + (key + kKey) * kInt8TileRows + first_row + kVec * Isa::kLanes;
-      const Vec distance = Distance::Load(at, reference[kVec]);
-      t[i.value] = Output::kUnitLog2 == 0.0f ? Isa::Mul(distance, factor[kVec])
-                                             : Floats::Fma(distance, factor[kVec], unit_log2);
-    });
-    Output::Exp2(t);
-    // One addition of each group waits for the group before.
-    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-      Vec group = Floats::Add(t[v.value], t[kVecs + v.value]);
-      if constexpr (kKeys == 4) {
-        group = Floats::Add(group, Floats::Add(t[2 * kVecs + v.value], t[3 * kVecs + v.value]));
-      }
-      sum[v.value] = Floats::Add(sum[v.value], group);
-    });
-    if (args.value_factors != nullptr) {
-      Unroll<kKeys * kVecs>([&](auto i) HEED_ALWAYS_INLINE {
-        constexpr int kKey = i.value / kVecs;
-        t[i.value] = Isa::Mul(t[i.value], Isa::Set(args.value_factors[key + kKey]));
-      });
-    }
-    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-      Vec p[kKeys];
-      Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE { p[k.value] = t[k.value * kVecs + v.value]; });
-      Output::Store(scores, key, first_row + v.value * Isa::kLanes, p);
-    });
-  }
+  ExponentiateInt8<Output>(
+      {0, args.num_keys, scores, scores, args.value_factors}, first_row, factor, sum,
+      [&](int /*key*/, auto vec, const float* score)
+          HEED_ALWAYS_INLINE { return Distance::Load(score, reference[vec.value]); });
   Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
     const int row = first_row + v.value * Isa::kLanes;
     Isa::Store(args.decay + row, decay[v.value]);

@@ -12,26 +12,29 @@
 namespace heed::cpu {
 
 inline constexpr int kInt8MatrixVectors = 3;  // matrices across a tile of query rows
-// Bytes between the bf16 columns of widened values: a block of keys and half as many cache lines
-// again, so that columns spread over the sets.
-inline constexpr std::int64_t kWideColumnBytes = kInt8FloatBlock * 2 + 64;
+// Raw scores of kHeight * kMatrixRows keys from first on.
+template <class Units, int kHeight>
+HEED_ALWAYS_INLINE inline void MultiplyInt8Keys(const Int8ScoresArgs& args, int first,
+                                                float* scores) {
+  using Unit = typename Units::Signed;
+  const std::int64_t row_bytes = Int8KeyRowBytes(args.num_steps);
+  const auto* keys = reinterpret_cast<const std::uint8_t*>(args.keys) + first * row_bytes;
+  ZeroSums<Unit, kHeight * kInt8MatrixVectors>();
+  AccumulateProducts<Unit, kHeight, kInt8MatrixVectors>(
+      {keys, row_bytes, kMatrixRowBytes}, args.q_steps, 0, row_bytes / kMatrixRowBytes);
+  StoreSums<Unit, kHeight, kInt8MatrixVectors>(scores);
+}
 
 template <class Units, class Scores>
 void Int8MatrixScores(const Int8ScoresArgs& args) {
-  using Unit = typename Units::Signed;
   using Isa = typename Units::Isa;
-  constexpr int kHeight = 2, kKeys = kHeight * kMatrixRows;
-  static_assert(kInt8Block % kKeys == 0);
-  const std::int64_t row_bytes = Int8KeyRowBytes(args.num_steps);
   auto* scores = static_cast<typename Scores::Score*>(args.scores);
   auto* block_max = static_cast<typename Scores::Score*>(args.block_max);
+  constexpr int kHeight = 2, kKeys = kHeight * kMatrixRows;
+  static_assert(kInt8Block % kKeys == 0);
   for (int first = 0; first < args.num_keys; first += kKeys) {
-    const auto* keys = reinterpret_cast<const std::uint8_t*>(args.keys) + first * row_bytes;
-    ZeroSums<Unit, kHeight * kInt8MatrixVectors>();
-    AccumulateProducts<Unit, kHeight, kInt8MatrixVectors>(
-        {keys, row_bytes, kMatrixRowBytes}, args.q_steps, 0, row_bytes / kMatrixRowBytes);
-    StoreSums<Unit, kHeight, kInt8MatrixVectors>(static_cast<float*>(args.scores) +
-                                                 first * kInt8TileRows);
+    MultiplyInt8Keys<Units, kHeight>(args, first,
+                                     static_cast<float*>(args.scores) + first * kInt8TileRows);
     const int end = first + kKeys < args.num_keys ? first + kKeys : args.num_keys;
     for (int row = 0; row < kInt8TileRows; row += Isa::kLanes) {
       auto max = Scores::Load(block_max + row);
@@ -47,18 +50,126 @@ void Int8MatrixScores(const Int8ScoresArgs& args) {
 }
 
 // Weights up to a whole matrix: those past the last key are 0.
-template <class Output, class Distance>
-void Int8MatrixWeights(const Int8FloatWeightsArgs& args) {
+template <class Output>
+HEED_ALWAYS_INLINE inline void PadInt8Weights(void* scores, int num_keys) {
   using Isa = typename Output::Isa;
-  Int8FloatWeights<Output, Distance>(args);
-  const int num_groups = (args.num_keys + Output::kKeys - 1) / Output::kKeys;
+  const int num_groups = (num_keys + Output::kKeys - 1) / Output::kKeys;
   const int padded_groups = (num_groups + kMatrixRows - 1) / kMatrixRows * kMatrixRows;
-  auto* groups = static_cast<float*>(args.scores);
+  auto* groups = static_cast<float*>(scores);
   for (int group = num_groups; group < padded_groups; ++group) {
     for (int row = 0; row < kInt8TileRows; row += Isa::kLanes) {
       Isa::Store(groups + group * kInt8TileRows + row, Isa::Set(0.0f));
     }
   }
+}
+
+template <class Output, class Distance>
+void Int8MatrixWeights(const Int8FloatWeightsArgs& args) {
+  Int8FloatWeights<Output, Distance>(args);
+  PadInt8Weights<Output>(args.scores, args.num_keys);
+}
+
+// body(first key, raw scores) for groups of kMatrixRows keys. The unit is one group ahead of the
+// body: what it has just stored is slow to read, and two groups of scores stay in the first-level
+// cache, where those of a block would not. A group is as small as can be, because out-of-order
+// execution reaches from its products over half of a body.
+template <class Units, class Body>
+HEED_ALWAYS_INLINE inline void ForInt8Groups(const Int8ScoresArgs& products, Body body) {
+  alignas(64) float scores[2][kMatrixRows * kInt8TileRows];
+  const int num_groups = (products.num_keys + kMatrixRows - 1) / kMatrixRows;
+  for (int group = 0; group <= num_groups; ++group) {
+    if (group < num_groups) {
+      MultiplyInt8Keys<Units, 1>(products, group * kMatrixRows, scores[group % 2]);
+    }
+    if (group > 0) body((group - 1) * kMatrixRows, scores[(group - 1) % 2]);
+  }
+}
+
+// Of the rows of a tile while a block is weighed.
+struct alignas(64) Int8WeighedRows {
+  float max[kInt8TileRows];  // of scores; none is below what weights refer to
+  float sum[kInt8TileRows];  // of weights
+};
+
+// Weights of some keys of a group.
+template <class Output>
+HEED_ALWAYS_INLINE inline void WeighInt8Keys(const Int8WeighArgs& args, const Int8KeyScores& keys,
+                                             Int8WeighedRows* rows) {
+  using Isa = typename Output::Isa;
+  using Floats = typename Isa::Floats;
+  using Vec = typename Isa::Vec;
+  constexpr int kVecs = kInt8MatrixVectors;
+  Vec factor[kVecs], reference[kVecs], max[kVecs], sum[kVecs];
+  Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+    constexpr int kRow = v.value * Isa::kLanes;
+    factor[v.value] = Isa::Load(args.weights.row_factor + kRow);
+    reference[v.value] = Isa::Load(args.weights.row_max + kRow);
+    max[v.value] = Isa::Load(rows->max + kRow);
+    sum[v.value] = Isa::Load(rows->sum + kRow);
+  });
+  ExponentiateInt8<Output>(
+      keys, 0, factor, sum, [&](int key, auto vec, const float* at) HEED_ALWAYS_INLINE {
+        const auto key_factor = Isa::Set(args.products.key_factors[key]);
+        const Vec score = Isa::Mul(Isa::ToFloat(Isa::LoadInts(at)), key_factor);
+        max[vec.value] = Floats::Max(max[vec.value], score);
+        return Floats::Sub(score, reference[vec.value]);
+      });
+  Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+    constexpr int kRow = v.value * Isa::kLanes;
+    Isa::Store(rows->max + kRow, max[v.value]);
+    Isa::Store(rows->sum + kRow, sum[v.value]);
+  });
+}
+
+template <class Isa>
+HEED_ALWAYS_INLINE inline bool HaveInt8Maxima(const Int8FloatWeightsArgs& args) {
+  bool have = true;
+  const auto none = Isa::Set(-std::numeric_limits<float>::infinity());
+  for (int row = 0; row < kInt8TileRows; row += Isa::kLanes) {
+    have = have && Isa::Floats::All(Isa::Floats::Less(none, Isa::Load(args.row_max + row)));
+  }
+  return have;
+}
+
+// Whether no score of the block passes its row's maximum by more than the slack.
+template <class Isa>
+HEED_ALWAYS_INLINE inline bool FitInt8Slack(const Int8FloatWeightsArgs& args,
+                                            const Int8WeighedRows& rows) {
+  using Floats = typename Isa::Floats;
+  bool fit = true;
+  for (int row = 0; row < kInt8TileRows; row += Isa::kLanes) {
+    const auto rise = Floats::Sub(Isa::Load(rows.max + row), Isa::Load(args.row_max + row));
+    const auto log2_weight = Isa::Mul(rise, Isa::Load(args.row_factor + row));
+    fit = fit && Floats::All(Floats::LessEqual(log2_weight, Isa::Set(kInt8SlackLog2)));
+  }
+  return fit;
+}
+
+// Int8FloatMode.weigh.
+template <class Units, class Output>
+bool Int8MatrixWeigh(const Int8WeighArgs& args) {
+  using Isa = typename Units::Isa;
+  const Int8FloatWeightsArgs& weights = args.weights;
+  if (!HaveInt8Maxima<Isa>(weights)) return false;
+  Int8WeighedRows rows;
+  for (int row = 0; row < kInt8TileRows; row += Isa::kLanes) {
+    Isa::Store(rows.max + row, Isa::Load(weights.row_max + row));
+    Isa::Store(rows.sum + row, Isa::Set(0.0f));
+  }
+  ForInt8Groups<Units>(args.products, [&](int first, const float* scores) HEED_ALWAYS_INLINE {
+    const int end = first + kMatrixRows;
+    const Int8KeyScores keys = {first, end < weights.num_keys ? end : weights.num_keys, scores,
+                                static_cast<float*>(weights.scores), weights.value_factors};
+    WeighInt8Keys<Output>(args, keys, &rows);
+  });
+  if (!FitInt8Slack<Isa>(weights, rows)) return false;
+  for (int row = 0; row < kInt8TileRows; row += Isa::kLanes) {
+    Isa::Store(weights.decay + row, Isa::Set(1.0f));
+    Isa::Store(weights.row_sum + row,
+               Isa::Floats::Add(Isa::Load(weights.row_sum + row), Isa::Load(rows.sum + row)));
+  }
+  if constexpr (Output::kIsPacked) PadInt8Weights<Output>(weights.scores, weights.num_keys);
+  return true;
 }
 
 // body(Constant<matrices of columns>, first column) over padded_dims columns.
@@ -69,81 +180,85 @@ HEED_ALWAYS_INLINE inline void ForInt8Columns(std::int64_t padded_dims, Body bod
                       HEED_ALWAYS_INLINE { body(height, matrix * kMatrixRows); });
 }
 
-template <class Units>
-void Int8MatrixValuesBytes(const Int8ValuesArgs& args) {
-  using Unit = typename Units::Weights;
-  using Isa = typename Units::Isa;
-  const auto* values = static_cast<const std::uint8_t*>(args.values);
-  const std::int64_t num_steps = (args.num_keys + kInt8Block - 1) / kInt8Block;
+// Sums of a block in 32 bits, as fp32.
+template <class Isa>
+struct Int8ByteSums {
+  HEED_ALWAYS_INLINE static typename Isa::Vec Load(const float* sums, typename Isa::Vec unit) {
+    return Isa::Mul(Isa::ToFloat(Isa::LoadInts(sums)), unit);
+  }
+};
+template <class Isa>
+struct Int8PairSums {
+  HEED_ALWAYS_INLINE static typename Isa::Vec Load(const float* sums, typename Isa::Vec /*unit*/) {
+    return Isa::Load(sums);
+  }
+};
+
+// o = rescale o + sums for columns [begin, end). Shape of sums: [end - begin][kInt8TileRows].
+template <class Sums, class Isa>
+HEED_ALWAYS_INLINE inline void AddInt8Columns(const Int8ValuesArgs& args, std::int64_t begin,
+                                              std::int64_t end, const float* sums) {
   const auto unit = Isa::Set(args.unit);
-  ForInt8Columns(args.padded_dims, [&](auto height, std::int64_t d) HEED_ALWAYS_INLINE {
-    constexpr int kHeight = height.value, kColumns = kHeight * kMatrixRows;
-    alignas(64) float sums[kColumns * kInt8TileRows];
-    ZeroSums<Unit, kHeight * kInt8MatrixVectors>();
-    AccumulateProducts<Unit, kHeight, kInt8MatrixVectors>(
-        {values + d * kInt8Block, kInt8Block, args.padded_dims * kInt8Block}, args.weights, 0,
-        num_steps);
-    StoreSums<Unit, kHeight, kInt8MatrixVectors>(sums);
-    Unroll<kInt8MatrixVectors>([&](auto v) HEED_ALWAYS_INLINE {
-      const int row = v.value * Isa::kLanes;
-      const auto rescale = Isa::Load(args.rescale + row);
-      for (int column = 0; column < kColumns; ++column) {
-        float* o = args.o + (d + column) * kInt8TileRows + row;
-        const auto sum = Isa::ToFloat(Isa::LoadInts(sums + column * kInt8TileRows + row));
-        Isa::Store(o, Isa::Floats::Fma(Isa::Load(o), rescale, Isa::Mul(sum, unit)));
-      }
-    });
+  typename Isa::Vec rescale[kInt8MatrixVectors];
+  Unroll<kInt8MatrixVectors>([&](auto v) HEED_ALWAYS_INLINE {
+    rescale[v.value] = Isa::Load(args.rescale + v.value * Isa::kLanes);
   });
+  float* const o = args.o;  // which stores through it cannot change
+  for (std::int64_t column = begin; column < end; ++column) {
+    Unroll<kInt8MatrixVectors>([&](auto v) HEED_ALWAYS_INLINE {
+      float* lanes = o + column * kInt8TileRows + v.value * Isa::kLanes;
+      const auto sum =
+          Sums::Load(sums + (column - begin) * kInt8TileRows + v.value * Isa::kLanes, unit);
+      Isa::Store(lanes, Isa::Floats::Fma(Isa::Load(lanes), rescale[v.value], sum));
+    });
+  }
 }
 
-// Packed values to columns of bf16, whole blocks of 64 keys.
+// Columns of kMatrixRowBytes, kKeys of them a step. The unit is one group of columns ahead of the
+// additions, as in ForInt8Groups.
+template <class Unit, class Sums, int kKeys, class Isa>
+HEED_ALWAYS_INLINE inline void MultiplyInt8Columns(const Int8ValuesArgs& args) {
+  const auto* values = static_cast<const std::uint8_t*>(args.values);
+  const std::int64_t num_steps = (args.num_keys + kKeys - 1) / kKeys;
+  alignas(64) float sums[2][2 * kMatrixRows * kInt8TileRows];
+  std::int64_t added = 0;
+  int turn = 0;
+  ForInt8Columns(args.padded_dims, [&](auto height, std::int64_t d) HEED_ALWAYS_INLINE {
+    constexpr int kHeight = height.value;
+    ZeroSums<Unit, kHeight * kInt8MatrixVectors>();
+    AccumulateProducts<Unit, kHeight, kInt8MatrixVectors>(
+        {values + d * kMatrixRowBytes, kMatrixRowBytes, args.padded_dims * kMatrixRowBytes},
+        args.weights, 0, num_steps);
+    StoreSums<Unit, kHeight, kInt8MatrixVectors>(sums[turn]);
+    turn = 1 - turn;
+    AddInt8Columns<Sums, Isa>(args, added, d, sums[turn]);
+    added = d;
+  });
+  AddInt8Columns<Sums, Isa>(args, added, args.padded_dims, sums[1 - turn]);
+}
+
 template <class Units>
-void Int8MatrixWiden(const Int8WidenArgs& args) {
-  auto* wide = static_cast<std::uint8_t*>(args.wide);
-  for (int key = 0; key < args.num_keys; key += kInt8Block) {
-    const std::int8_t* from = args.values + key * args.padded_dims;
-    for (std::int64_t d = 0; d < args.padded_dims; ++d) {
-      Units::WidenBlock(from + d * kInt8Block, wide + d * kWideColumnBytes + key * 2);
-    }
-  }
+void Int8MatrixValuesBytes(const Int8ValuesArgs& args) {
+  using Isa = typename Units::Isa;
+  MultiplyInt8Columns<typename Units::Weights, Int8ByteSums<Isa>, kInt8Block, Isa>(args);
 }
 
 template <class Units>
 void Int8MatrixValuesPairs(const Int8ValuesArgs& args) {
-  using Unit = typename Units::Pairs;
   using Isa = typename Units::Isa;
-  const auto* wide = static_cast<const std::uint8_t*>(args.values);
-  const std::int64_t num_steps = (args.num_keys + kMatrixGroupElems - 1) / kMatrixGroupElems;
-  Unroll<kInt8MatrixVectors>([&](auto v) HEED_ALWAYS_INLINE {
-    const int row = v.value * Isa::kLanes;
-    const auto rescale = Isa::Load(args.rescale + row);
-    for (std::int64_t d = 0; d < args.padded_dims; ++d) {
-      float* o = args.o + d * kInt8TileRows + row;
-      Isa::Store(o, Isa::Mul(Isa::Load(o), rescale));
-    }
-  });
-  ForInt8Columns(args.padded_dims, [&](auto height, std::int64_t d) HEED_ALWAYS_INLINE {
-    constexpr int kHeight = height.value;
-    float* o = args.o + d * kInt8TileRows;
-    LoadSums<Unit, kHeight, kInt8MatrixVectors>(o);
-    AccumulateProducts<Unit, kHeight, kInt8MatrixVectors>(
-        {wide + d * kWideColumnBytes, kWideColumnBytes, kMatrixRowBytes}, args.weights, 0,
-        num_steps);
-    StoreSums<Unit, kHeight, kInt8MatrixVectors>(o);
-  });
+  MultiplyInt8Columns<typename Units::Pairs, Int8PairSums<Isa>, kMatrixGroupElems, Isa>(args);
 }
 
 template <class Output>
-constexpr Int8FloatMode MakeInt8MatrixMode(void (*widen)(const Int8WidenArgs&),
-                                           void (*values)(const Int8ValuesArgs&),
-                                           float weight_unit) {
+constexpr Int8FloatMode MakeInt8MatrixMode(void (*values)(const Int8ValuesArgs&), float weight_unit,
+                                           Int8ValueFormat value_format) {
   using Isa = typename Output::Isa;
   return {Int8MatrixWeights<Output, Int8RawDistance<Isa>>,
           Int8MatrixWeights<Output, Int8ScaledDistance<Isa>>,
-          widen,
+          nullptr,
           values,
           weight_unit,
-          Int8ValueFormat::kColumns};
+          value_format};
 }
 
 // fp32 products run on vectors, and read values as all vector kernels do.
@@ -156,10 +271,12 @@ constexpr Int8Kernel MakeInt8MatrixKernel() {
   kernel.key_format = Int8KeyFormat::kRows;
   kernel.scores = Int8MatrixScores<Units, Int8RawScores<Isa>>;
   kernel.scaled_scores = Int8MatrixScores<Units, Int8ScaledScores<Isa>>;
+  kernel.modes[HEED_INT8_VALUES_F32].weigh = Int8MatrixWeigh<Units, Int8WeightsF32<Isa>>;
   kernel.modes[HEED_INT8_VALUES_BF16] = MakeInt8MatrixMode<Int8WeightsPairs<Isa>>(
-      Int8MatrixWiden<Units>, Int8MatrixValuesPairs<Units>, 1.0f);
-  kernel.modes[HEED_INT8_VALUES_U8] =
-      MakeInt8MatrixMode<Int8WeightsBytes<Isa>>(nullptr, Int8MatrixValuesBytes<Units>, 255.0f);
+      Int8MatrixValuesPairs<Units>, 1.0f, Int8ValueFormat::kWideColumns);
+  kernel.modes[HEED_INT8_VALUES_BF16].weigh = Int8MatrixWeigh<Units, Int8WeightsPairs<Isa>>;
+  kernel.modes[HEED_INT8_VALUES_U8] = MakeInt8MatrixMode<Int8WeightsBytes<Isa>>(
+      Int8MatrixValuesBytes<Units>, 255.0f, Int8ValueFormat::kColumns);
   kernel.start_thread = Units::Signed::Start;
   kernel.stop_thread = Units::Signed::Stop;
   return kernel;

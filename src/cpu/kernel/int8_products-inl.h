@@ -110,17 +110,30 @@ HEED_ALWAYS_INLINE inline void SumWideInt8Values(const Int8ValuesArgs& args, std
   }
   const float* weights = static_cast<const float*>(args.weights) + first_row;
   const float* wide = static_cast<const float*>(args.values) + first_dim;
-  for (int key = 0; key < args.num_keys; key += Products::kKeys) {
+  const auto add_keys = [&](const float* of_rows, const float* values) HEED_ALWAYS_INLINE {
     typename Products::Line rows[kVecs];
     Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-      rows[v.value] = Products::LoadWeights(weights + v.value * Isa::kLanes);
+      rows[v.value] = Products::LoadWeights(of_rows + v.value * Isa::kLanes);
     });
     Unroll<kDims>([&](auto d) HEED_ALWAYS_INLINE {
-      const auto value = Products::Broadcast(wide + d.value);
+      const auto value = Products::Broadcast(values + d.value);
       Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
         sums[d.value][v.value] = Products::Add(value, rows[v.value], sums[d.value][v.value]);
       });
     });
+  };
+  // As kStepsPerRound of multiply-inl.h: two products between two looks at the loop condition.
+  constexpr int kRound = kDims * kVecs > 16 ? 2 : 1;
+  int key = 0;
+  for (; key + kRound * Products::kKeys <= args.num_keys; key += kRound * Products::kKeys) {
+    Unroll<kRound>([&](auto n) HEED_ALWAYS_INLINE {
+      add_keys(weights + n.value * kInt8TileRows, wide + n.value * args.wide_stride);
+    });
+    weights += kRound * kInt8TileRows;
+    wide += kRound * args.wide_stride;
+  }
+  for (; key < args.num_keys; key += Products::kKeys) {
+    add_keys(weights, wide);
     weights += kInt8TileRows;
     wide += args.wide_stride;
   }

@@ -28,18 +28,6 @@ struct Int8Amx {
   using Signed = AmxSigned;
   using Weights = AmxWeights;
   using Pairs = Amx;
-
-  // 64 bytes to bf16.
-  HEED_ALWAYS_INLINE static void WidenBlock(const std::int8_t* from, void* to) {
-    Unroll<2>([&](auto half) HEED_ALWAYS_INLINE {
-      const auto floats = [&](int first) HEED_ALWAYS_INLINE {
-        const auto* bytes = reinterpret_cast<const __m128i*>(from + 32 * half.value + first);
-        return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(bytes)));
-      };
-      const __m512bh pairs = _mm512_cvtne2ps_pbh(floats(16), floats(0));
-      _mm512_storeu_si512(static_cast<__m512i*>(to) + half.value, reinterpret_cast<__m512i>(pairs));
-    });
-  }
 };
 
 }  // namespace

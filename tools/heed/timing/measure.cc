@@ -34,16 +34,22 @@ bench::Clock ClockFor(const BenchCase& bench_case) {
   return bench_case.num_threads == 1 ? bench::Clock::kThreadCpu : bench::Clock::kWall;
 }
 
-// Peak loops to time beside a case: fp32 FMA always, the dot product of its own type if there is
-// one.
+// Peak loops to time beside a case: fp32 FMA always, the dot products of its own types if there are
+// any, those that bars are set for first.
 std::vector<const RoofLoop*> RoofsFor(const BenchCase& bench_case) {
   std::vector<const RoofLoop*> roofs = {bench::BestRoof(RoofKind::kFmaF32)};
   const BenchInt8 int8 = bench_case.problem.bench.int8;
+  std::vector<RoofKind> kinds;
   if (int8 != BenchInt8::kOff) {
-    if (const RoofLoop* dot = bench::BestRoof(RoofKind::kDotI8)) roofs.push_back(dot);
+    kinds.push_back(RoofKind::kDotI8);
   }
   if (bench_case.problem.type == ElementType::kBF16 || int8 == BenchInt8::kBf16) {
-    if (const RoofLoop* dot = bench::BestRoof(RoofKind::kDotBf16)) roofs.push_back(dot);
+    kinds.push_back(RoofKind::kDotBf16);
+  }
+  for (const auto roof_of : {bench::BestRoof, bench::OtherRoof}) {
+    for (const RoofKind kind : kinds) {
+      if (const RoofLoop* dot = roof_of(kind)) roofs.push_back(dot);
+    }
   }
   return roofs;
 }
