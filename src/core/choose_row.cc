@@ -220,9 +220,11 @@ std::int32_t RankHere(const KernelRow& row, const RowRequest& request, const Dev
 const char* UseText(CudaUse use) {
   switch (use) {
     case CudaUse::kFull:
-      return "calls without a right bound, ALiBi, bias or mask, or with long sequences";
+      return "calls without a right bound, large softcap, ALiBi, bias or mask, or with long "
+             "sequences";
     case CudaUse::kCausal:
-      return "calls with a right bound, ALiBi, bias or mask, or with short sequences";
+      return "calls with a right bound, large softcap, ALiBi, bias or mask, or with short "
+             "sequences";
     case CudaUse::kFewTasks:
       return "few query tiles";
     case CudaUse::kAny:

@@ -7,6 +7,7 @@
 #include "core/choose_row.h"
 #include "core/tune/table.h"
 #include "device/prelude.h"
+#include "device/softcap_series.h"
 
 namespace heed::core {
 namespace {
@@ -81,8 +82,8 @@ void PlanWebgpuBackward(const ForwardProblem& forward, Plan* plan) {
 // win. A result must not depend on the batch under fixed_split, so the size is not looked at then.
 // On Hopper rows tuned for no bound win below a causal one, too, once sequences are long: their
 // tiles have more query rows, of which the bound cuts off a part. Of narrow heads those rows lose
-// where sequences are short, as 512 rows fill 8 of 9 warpgroups of their tiles, and where ALiBi or
-// a bias makes the softmax longer, which three warpgroups hide worse than two.
+// where sequences are short, as 512 rows fill 8 of 9 warpgroups of their tiles, and where ALiBi, a
+// bias or a large softcap makes the softmax longer, which three warpgroups hide worse than two.
 CudaUse CudaUseOf(const ForwardProblem& problem, const CudaFacts& facts) {
   const Shape& shape = problem.shape;
   const bool is_bounded = problem.score.window.right >= 0;
@@ -98,10 +99,11 @@ CudaUse CudaUseOf(const ForwardProblem& problem, const CudaFacts& facts) {
   }
   constexpr std::int64_t kLongRows = 4096, kShortRows = 512, kNarrowHeadDim = 64;
   const ScoreRule& rule = problem.score;
-  const bool wants_low_tiles = facts.compute_capability == 90 &&
-                               std::max(shape.head_dim, shape.head_dim_v) <= kNarrowHeadDim &&
-                               (shape.max_q_len <= kShortRows || rule.alibi_slopes.present() ||
-                                rule.bias.present() || rule.mask.present());
+  const bool wants_low_tiles =
+      facts.compute_capability == 90 &&
+      std::max(shape.head_dim, shape.head_dim_v) <= kNarrowHeadDim &&
+      (shape.max_q_len <= kShortRows || rule.alibi_slopes.present() || rule.bias.present() ||
+       rule.mask.present() || device::SumsTellShortRange(rule.scale, rule.softcap));
   const bool is_long = facts.compute_capability == 90 && problem.score.window.left < 0 &&
                        std::min(shape.max_q_len, shape.max_kv_len) >= kLongRows;
   return wants_low_tiles || (is_bounded && !is_long) ? CudaUse::kCausal : CudaUse::kFull;

@@ -45,10 +45,13 @@ bool HasKernels(const Bundle& bundle, Op op) {
   return op == Op::kForward ? !features.deterministic && !features.d_bias : !features.split;
 }
 
+// Some rows have a kernel of its own for either.
+constexpr double kSmallSoftcap = 30.0, kLargeSoftcap = 100.0;
+
 void AddFeatures(const FeatureSet& features, DType dtype, ForwardProblem* problem) {
   core::ScoreRule& score = problem->score;
   if (features.window) score.window.left = score.window.right = 128;
-  if (features.softcap) score.softcap = 30.0;
+  if (features.softcap) score.softcap = kSmallSoftcap;
   score.alibi_slopes.is_present = features.alibi;
   if (features.bias || features.d_bias) score.bias.dtype = dtype;
   if (features.bias_f32) score.bias.dtype = DType::kF32;
@@ -142,9 +145,17 @@ std::size_t SharedBytesOf(const KernelRow& row) {
 void AddRow(const KernelRow& row, const Bundle& bundle, std::vector<KernelSource>* kernels) {
   const std::string label = std::string(row.id) + "." + bundle.label;
   if (row.op == Op::kForward) {
-    const KernelKey key =
-        ForwardKeyOf(row, ProblemFor(row, bundle, 1), bundle.features.split ? 2 : 1);
-    return kernels->push_back(Labelled(key, label, SharedBytesOf(row)));
+    ForwardProblem problem = ProblemFor(row, bundle, 1);
+    const int num_splits = bundle.features.split ? 2 : 1;
+    const KernelKey key = ForwardKeyOf(row, problem, num_splits);
+    kernels->push_back(Labelled(key, label, SharedBytesOf(row)));
+    if (!bundle.features.softcap) return;
+    problem.score.softcap = kLargeSoftcap;
+    const KernelKey large = ForwardKeyOf(row, problem, num_splits);
+    if (large.traits.variant != key.traits.variant) {
+      kernels->push_back(Labelled(large, label + ".large-cap", SharedBytesOf(row)));
+    }
+    return;
   }
   const KernelKey key = BackwardKeyOf(row, BackwardProblemFor(row, bundle, 1));
   kernels->push_back(Labelled(key, label, SharedBytesOf(row)));

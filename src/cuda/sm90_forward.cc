@@ -12,6 +12,7 @@
 #include "cuda/row_family.h"
 #include "cuda/tensor_map.h"
 #include "device/constants.h"
+#include "device/softcap_series.h"
 
 namespace heed::cuda {
 
@@ -154,6 +155,14 @@ ScoreSlabs SlabsOf(const ForwardProblem& problem, const KernelRow& row) {
   return TakesSlabs(problem, row, ScoreSlabs::kBias) ? ScoreSlabs::kBias : ScoreSlabs::kNone;
 }
 
+// Whether sums tell that scores fit the short series of a softcap. Rows of wide heads, which take
+// maxima first, have no build for that.
+bool HasShortSoftcap(const KernelRow& row, const core::ScoreRule& rule) {
+  constexpr std::int64_t kWidestHead = 192;
+  return row.max_head_dim <= kWidestHead && !rule.mask.present() && !rule.bias.present() &&
+         !rule.alibi_slopes.present() && device::SumsTellShortRange(rule.scale, rule.softcap);
+}
+
 bool CanMapAll(const ForwardProblem& problem) {
   const std::int64_t d = problem.shape.head_dim, dv = problem.shape.head_dim_v;
   return CanMapTensor(problem.q, QExtents(problem, d)) &&
@@ -227,6 +236,7 @@ KernelKey Sm90ForwardKeyOf(const KernelRow& row, const ForwardProblem& problem) 
   key.traits.head_dim_v = TileHeadDimV(row, problem);
   key.traits.varlen = HasLengths(problem);
   if (SlabsOf(problem, row) == ScoreSlabs::kBias) key.traits.variant = kSm90WideBias;
+  if (HasShortSoftcap(row, problem.score)) key.traits.variant = kSm90ShortSoftcap;
   return key;
 }
 

@@ -52,6 +52,13 @@ HEED_DEVICE SoftcapSeries MakeSoftcapSeries(double scale, double softcap, double
   return series;
 }
 
+// Whether a sum of weights tells that no score lies beyond the short series: a quarter of the cap
+// is 18 log2 units or more. softcap 0 = none.
+HEED_DEVICE bool SumsTellShortRange(double scale, double softcap) {
+  constexpr double kLeastSoftcap = 50.0;
+  return softcap >= kLeastSoftcap && MakeSoftcapSeries(scale, softcap, kLog2E).short_limit > 0.0f;
+}
+
 }  // namespace heed::device
 
 #endif  // HEED_DEVICE_SOFTCAP_SERIES_H_

@@ -105,6 +105,13 @@ TEST(Sm90Plan, TakesLowTilesOfNarrowHeadsWhereScoresHaveTerms) {
   problem.score.bias.dtype = DType::kBF16;
   ASSERT_TRUE(PlanForward(problem, Hopper(), &plan, nullptr).ok());
   EXPECT_STREQ(plan.row->id, "cuda.sm90.forward.bf16.d64.q128k128");
+  problem.score.bias = {};
+  problem.score.softcap = 50.0;
+  ASSERT_TRUE(PlanForward(problem, Hopper(), &plan, nullptr).ok());
+  EXPECT_STREQ(plan.row->id, "cuda.sm90.forward.bf16.d64.q128k128");
+  problem.score.softcap = 49.0;
+  ASSERT_TRUE(PlanForward(problem, Hopper(), &plan, nullptr).ok());
+  EXPECT_STREQ(plan.row->id, "cuda.sm90.forward.bf16.d64.q192k96");
 }
 
 TEST(Sm90Plan, SaysWhatAnOutrankedRowIsTunedFor) {
@@ -121,8 +128,8 @@ TEST(Sm90Plan, SaysWhatAnOutrankedRowIsTunedFor) {
   }
   EXPECT_EQ(
       reason,
-      "ranks below the chosen row: it is tuned for calls without a right bound, ALiBi, bias or "
-      "mask, or with long sequences");
+      "ranks below the chosen row: it is tuned for calls without a right bound, large softcap, "
+      "ALiBi, bias or mask, or with long sequences");
 }
 
 TEST(Sm90Plan, RunsOnCapability90Alone) {

@@ -101,6 +101,25 @@ TEST(ShippedKernels, OfAFeatureThatHopperRowsLeaveAreOthers) {
   EXPECT_GT(num_others, 0);
 }
 
+// Rows up to 192 columns have a kernel of their own for large caps.
+TEST(ShippedKernels, OfASoftcapServeSmallAndLargeCaps) {
+  const std::vector<KernelSource> kernels = ShippedKernels(kHopper, SetsOf("softcap"));
+  for (const char* ending : {".softcap.full", ".softcap.causal"}) {
+    const auto small = EndingIn(kernels, ending);
+    const auto large = EndingIn(kernels, std::string(ending) + ".large-cap");
+    EXPECT_GE(large.size(), 8u);
+    for (const KernelSource& kernel : large) {
+      EXPECT_NE(kernel.label.find("cuda.sm90.forward."), std::string::npos) << kernel.label;
+      EXPECT_EQ(kernel.label.find(".d256."), std::string::npos) << kernel.label;
+      EXPECT_NE(kernel.traits_header.find("kVariant = 2"), std::string::npos) << kernel.label;
+      const std::string label = kernel.label.substr(0, kernel.label.rfind('.'));
+      EXPECT_TRUE(std::any_of(small.begin(), small.end(), [&](const KernelSource& other) {
+        return other.label == label;
+      })) << label;
+    }
+  }
+}
+
 // Of a bias and of pages what usual calls need: the copy engine reads them.
 TEST(ShippedKernels, OfHopperRowsReadBiasAndPagesByTheCopyEngine) {
   const std::vector<KernelSource> kernels = ShippedKernels(kHopper, SetsOf("bias,paged"));

@@ -45,8 +45,8 @@ void RunOn(AttentionCall& call, const char* row, std::int64_t max_len) {
 const std::vector<std::int64_t> kLengths = {0, 1, 300, 0, 129, 1, 64, 200, 0};
 
 // What may join the exponent of the speculative softmax.
-enum class Terms { kNone, kAlibi, kBias };
-constexpr Terms kAllTerms[] = {Terms::kNone, Terms::kAlibi, Terms::kBias};
+enum class Terms { kNone, kAlibi, kBias, kSoftcap };
+constexpr Terms kAllTerms[] = {Terms::kNone, Terms::kAlibi, Terms::kBias, Terms::kSoftcap};
 constexpr std::int64_t kWidestHeadWithTerms = 128;
 
 struct PackedCall : AttentionCall {
@@ -69,6 +69,7 @@ struct PackedCall : AttentionCall {
   void Add(Terms terms) {
     if (terms == Terms::kAlibi) score.alibi_slopes = slopes.abi();
     if (terms == Terms::kBias) score.bias = bias.abi();
+    if (terms == Terms::kSoftcap) score.softcap = 50.0;
     slopes.Fill([](const Indices& at) { return 0.5 / static_cast<double>(1 + at[0]); });
     bias.Fill([](const Indices& at) {
       return static_cast<double>((7 * at[1] + 3 * at[2] + 5 * at[3]) % 13 - 6) / 2.0;

@@ -55,8 +55,9 @@ struct Sm90ForwardConfig {
   // Columns of a box of score_map.
   static constexpr int kScoreColumns = kHasMask ? kKeys : Sm90BiasColumns(kKeys);
   // Terms of the score join the multiply-add of the exponent, so that scores are not written back.
-  // Not a softcap: its polynomial between the exponentials gained 9 % with scores below a quarter
-  // of the cap, and lost up to half with others and in causal calls.
+  // Of a large softcap alone its short polynomial does; see forward_softcap.cuh.
+  static constexpr bool kFusesSoftcap =
+      kSpeculates && T::kSoftcap && T::kVariant == kSm90ShortSoftcap;
   static constexpr bool kFusesTerms =
       kSpeculates && !T::kSoftcap && !kHasMask && (kHasBiasSlabs || (T::kAlibi && T::kBias == 0));
   static constexpr bool kHasWindow = T::kWindow != 0;
@@ -77,8 +78,8 @@ struct Sm90ForwardConfig {
       kSpeculates && kHasWindow && !kHasSlabs && T::kTileQ % kKeys != 0;
   // Whether a tile's O is stored in the second step of the next tile, beside its first product. Not
   // with a mask: what it shows is known to others before the turn passes. Bounded calls of wide
-  // heads gain nothing and would spill.
-  static constexpr bool kStoresLate = !kHasMask && (kSpeculates || !kHasWindow);
+  // heads gain nothing and would spill, as would a softcap.
+  static constexpr bool kStoresLate = !kHasMask && !kFusesSoftcap && (kSpeculates || !kHasWindow);
   // Whether blocks after the first one may have hidden keys.
   static constexpr bool kBoundsLaterBlocks = kHasWindow || kBeginsAtDiagonal;
 

@@ -12,6 +12,7 @@
 #include "cuda/kernels/sm90/forward_bias.cuh"
 #include "cuda/kernels/sm90/forward_mask.cuh"
 #include "cuda/kernels/sm90/forward_output.cuh"
+#include "cuda/kernels/sm90/forward_softcap.cuh"
 #include "cuda/kernels/sm90/forward_softmax.cuh"
 
 namespace heed::cuda {
@@ -190,6 +191,7 @@ class Consumer {
   // p: of block n, whose scores have arrived, but see FinishProbs.
   template <BlockOfTile kBlock>
   __device__ __forceinline__ void Softmax(ProbBlock<C>& p, i32 n, bool is_bounded) {
+    if constexpr (C::Traits::kSoftcap && C::Traits::kVarlen) ClearForeignScores(n);
     if constexpr (C::kFusesTerms) {
       const FusedTerms<C> terms = FusedTermsOf(n, is_bounded);
       SoftmaxTermsBlock<C, kBlock>(p, rows_, s_, terms, dropout_, [&](const bool(&is_open)[2]) {
@@ -197,13 +199,45 @@ class Consumer {
         FinishTerms(p, n, is_bounded);
       });
     } else {
+      if constexpr (C::kFusesSoftcap) {
+        if (kBlock == BlockOfTile::kFirst) rows_.is_wide = false;
+        if (!is_bounded && !rows_.is_wide) {
+          const FusedTerms<C> terms{true, 1.0f, {}, args_.softcap, args_.zero};
+          if (SoftmaxCapped<C, kBlock>(p, rows_, s_, terms, dropout_)) return;
+          rows_.is_wide = true;
+        }
+      }
       FinishTerms(p, n, is_bounded);
       if constexpr (C::kSpeculates) {
         if constexpr (C::kMasksWeights && !C::kHasMask) FindVisible(n, is_bounded);
         SoftmaxBlock<C, kBlock>(p, rows_, s_, Factor(), visible_, dropout_);
+        if constexpr (C::kFusesSoftcap) {
+          constexpr float kFirst = SpeculationLimits<typename C::Element>::kHeadroomLog2;
+          const bool has_moved = (rows_.neg_ref[0] != kFirst) | (rows_.neg_ref[1] != kFirst);
+          rows_.is_wide |= __any_sync(0xFFFFFFFFu, has_moved) != 0;
+        }
       } else {
         WeighBlock<C, kBlock>(rows_, s_, Factor(), dropout_);
       }
+    }
+  }
+
+  // Products with rows and keys outside of a sequence, which are a neighbour's: 0, as outside of a
+  // dense tensor. The form of a softcap is chosen for a warp, and must not depend on them.
+  __device__ __forceinline__ void ClearForeignScores(i32 n) {
+    const VisibleColumns seen = SeenKeysOf<C>(tile_);
+    const i32 first_key = FirstKey(n);
+    if (first_key >= seen.begin && first_key + C::kKeys <= seen.end &&
+        FirstRow(tile_) + kWarpgroupRows <= tile_.q_len) {
+      return;
+    }
+    const u32 own_keys = VisibleBits<C>(seen, first_key + 2 * (lane_ % 4));
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const u32 own = FirstRowOfLane() + 8 * half < tile_.q_len ? own_keys : 0;
+      ForEachScore<C>(s_, half, [&](float& score, int column) {
+        score = (own & (1u << (column / 4 + column % 2))) != 0 ? score : 0.0f;
+      });
     }
   }
 
@@ -331,7 +365,7 @@ class Consumer {
   }
 
   __device__ __forceinline__ FusedTerms<C> FusedTermsOf(i32 n, bool is_bounded) {
-    FusedTerms<C> terms{!is_bounded, args_.problem.score.scale_log2, {}, args_.zero};
+    FusedTerms<C> terms{!is_bounded, args_.problem.score.scale_log2, {}, args_.softcap, args_.zero};
     if constexpr (C::Traits::kAlibi) {
       terms.distances = LinearDistancesOf<C>(terms_.slope_log2, TermRowsOf(n));
       terms.is_usable &= terms.distances.is_linear;

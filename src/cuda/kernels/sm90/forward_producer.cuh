@@ -107,6 +107,7 @@ class Producer {
       if (args_.problem.lengths.cu_seqlens_kv.data != nullptr) at.batch = 0;
       if constexpr (C::Traits::kPaged) at.seen = SeenKeysOf<C>(tile);
       TilePlace next;
+      ForwardTile next_tile;  // with lengths, which come from memory
       for (i32 n = 0; n < tile.num_blocks; ++n) {
         at.first_row = tile.kv_begin + KeyBlockOf<C>(tile, n) * C::kKeys - args_.first_key;
         Load<C::kPanels>(args_.k_map, shared_.K(k_.index), shared_.KEmpty(k_.index),
@@ -115,9 +116,12 @@ class Producer {
         waiting = at;
         is_waiting = true;
         // Takes as long as some products, so not between tiles, but when all stages are full.
-        if (n == device::Min(C::kStages, tile.num_blocks - 1)) next = PlaceOfTask(args_, task);
+        if (n == device::Min(C::kStages, tile.num_blocks - 1)) {
+          next = PlaceOfTask(args_, task);
+          if constexpr (C::Traits::kVarlen) next_tile = TileAt<C>(args_, next);
+        }
       }
-      tile = TileAt<C>(args_, next);
+      tile = C::Traits::kVarlen ? next_tile : TileAt<C>(args_, next);
     }
     PublishTile(ForwardTile{});
     if (is_waiting) LoadV(waiting);

@@ -62,6 +62,8 @@ struct Sm90ForwardMemory {
 
 // Value of Traits::kVariant: the bias has the element type of q and comes by TMA.
 inline constexpr int kSm90WideBias = 1;
+// Likewise: a softcap alone, for which device::SumsTellShortRange holds.
+inline constexpr int kSm90ShortSoftcap = 2;
 // Columns of the boxes of a bias: they fill blocks of tile_kv keys.
 HEED_DEVICE int Sm90BiasColumns(int tile_kv) { return tile_kv % 64 == 0 ? 64 : 32; }
 

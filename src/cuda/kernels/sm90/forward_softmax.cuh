@@ -25,6 +25,8 @@ struct SoftmaxRows {
   // first from now on. What other rows did never counts: it would change the row's bits.
   u32 growing;
   static constexpr u32 kWarpGrows = 4;  // some row of the warp has
+  // With kFusesSoftcap, the same in the whole warp: the short polynomial is not tried any more.
+  bool is_wide;
 };
 
 // The first guess: scores around 0. It is the same for every tile, so that a tile's bits do not
@@ -98,12 +100,13 @@ __device__ __forceinline__ void ExponentiateBlock(ProbBlock<C>& p, float (&sum)[
 }
 
 // How a block's scores follow from products, where terms join the exponent: weight =
-// 2^(factor s + slope column + bias + neg_ref).
+// 2^(factor s + slope column + bias + neg_ref), or with a softcap 2^(s polynomial(s^2) + neg_ref).
 template <class C>
 struct FusedTerms {
   bool is_usable;  // else scores have to be finished first; the same in the whole warp
   float factor;
   LinearDistances distances;
+  const device::SoftcapSeries& softcap;
   u32 zero;  // see PacedBy
 };
 
@@ -135,8 +138,9 @@ __device__ __forceinline__ void ExponentiateProducts(ProbBlock<C>& p, float (&su
     for (int side = 0; side < 2; ++side) {
       const int step = 2 * pair + side;
       float slope = terms.distances.slope, log2_e = kTermsLog2E;
+      float last_c = terms.softcap.short_c[device::kSoftcapShortTerms - 1];
       if (step >= kPace) {
-        float& paced = C::kHasBiasSlabs ? log2_e : slope;
+        float& paced = C::kHasBiasSlabs ? log2_e : C::kFusesSoftcap ? last_c : slope;
         paced = PacedBy(earlier[step % kPace], paced, terms.zero);
       }
 #pragma unroll
@@ -152,7 +156,14 @@ __device__ __forceinline__ void ExponentiateProducts(ProbBlock<C>& p, float (&su
           const float bias = i % 2 == 0 ? C::Element::LowToF32(word) : C::Element::HighToF32(word);
           addend = fmaf(bias, log2_e, addend);
         }
-        e[side][i] = ptx::Exp2(fmaf(s[8 * pair + 4 * side + i], terms.factor, addend));
+        const float product = s[8 * pair + 4 * side + i];
+        float factor = terms.factor;
+        if constexpr (C::kFusesSoftcap) {
+          const float(&c)[device::kSoftcapShortTerms] = terms.softcap.short_c;
+          const float square = product * product;
+          factor = fmaf(fmaf(last_c, square, c[1]), square, c[0]);
+        }
+        e[side][i] = ptx::Exp2(fmaf(product, factor, addend));
         partial[half][i % 2] += e[side][i];
       }
       earlier[step % kPace] = e[side][0];
