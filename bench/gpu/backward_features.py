@@ -2,7 +2,7 @@
 cost.
 
 heed alone: rates count visible pairs, and ratios are to heed's plain call of the same head dim and
-length, measured in the same rounds. Hidden size 2048, 16k tokens, bf16.
+length, timed in turns with the case. Hidden size 2048, 16k tokens, bf16.
 """
 
 import ctypes as c
@@ -189,6 +189,7 @@ def measure_backward_features(torch, heed, options, record):
             except Exception as reason:  # one case must not lose the others' numbers
                 record["failed"].append({"case": case.name, "reason": str(reason)})
                 print(f"{case.name}: FAILED: {reason}", flush=True)
+
         def timed(name):
             call = calls[name][1]
             once = time_burst(torch, call, stream, 1, clock)
