@@ -303,7 +303,9 @@ def cpu_model():
 def save(results):
     if OPTIONS.json:
         report = {"cpu": cpu_model(), "commit": OPTIONS.commit, "threads": OPTIONS.threads,
-                  "rounds": OPTIONS.rounds, "torch": torch.__version__,
+                  "rounds": OPTIONS.rounds,
+                  "clock": "CPU time of the process" if OPTIONS.threads == 1 else "wall",
+                  "torch": torch.__version__,
                   "onnxruntime": onnxruntime.__version__ if onnxruntime else None,
                   "numpy": np.__version__, "cases": results}
         pathlib.Path(OPTIONS.json).write_text(json.dumps(report, indent=1) + "\n")

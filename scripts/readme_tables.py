@@ -31,15 +31,21 @@ def problem_text(row):
     inputs = f"int8 ({case[1]})" if case[0] == "i8" else problem["dtype"]
     mask = "causal" if problem["causal"] else "full"
     heads = f"{problem['num_q_heads']}/{problem['num_kv_heads']} heads"
+    if case[0] == "decode":
+        # heed bench names decode cases decode[.kv8].DTYPE....[.bhsd].tN.
+        cache = "int8" if "kv8" in case else problem["dtype"]
+        order = "[B, H, S, D]" if "bhsd" in case else "[B, S, H, D]"
+        return (f"decode {problem['dtype']}, {heads}, {problem['kv_len']} keys of {cache} {order}, "
+                f"D = {problem['head_dim']}, {problem['threads']} threads")
     return (f"{inputs} {mask}, {heads}, L = {problem['q_len']}, "
             f"D = {problem['head_dim']}, {problem['threads']} threads")
 
 
 def roof_text(roofs):
-    """Of the mixed roof of an int8 call where there is one."""
+    """Of the mixed roof of an int8 call and of reading for decode where there is one."""
     if not roofs:
         return ""
-    roof = next((roof for roof in roofs if roof["name"].startswith("mixed")), roofs[0])
+    roof = next((roof for roof in roofs if roof["name"].startswith(("mixed", "read"))), roofs[0])
     return f"{100 * roof['fraction']['median']:.0f} % of {roof['name']}"
 
 
