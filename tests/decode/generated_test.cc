@@ -73,7 +73,9 @@ void CheckCase(std::uint64_t index, const std::vector<std::string>& rows) {
 TEST(Decode, GeneratedCases) {
   const std::vector<std::string> rows = RowsHere();
   ASSERT_FALSE(rows.empty());
-  EXPECT_EQ(rows.back(), "cpu.generic.decode.any.d576.q32k128") << "runs everywhere";
+  if (TestsEverything()) {
+    EXPECT_EQ(rows.back(), "cpu.generic.decode.any.d576.q32k128") << "runs everywhere";
+  }
   const char* one = std::getenv("HEED_DECODE_CASE");
   const char* count = std::getenv("HEED_DECODE_CASES");
   if (one != nullptr) return CheckCase(std::strtoull(one, nullptr, 10), rows);
