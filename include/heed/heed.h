@@ -360,7 +360,9 @@ typedef struct heed_decode_args {
   const heed_tensor_t* o; /* required, output */
   const heed_tensor_t* lse;
   const heed_tensor_t* cache_lengths;     /* int32 [B], without the new tokens; required */
-  const heed_tensor_t* cache_batch_index; /* int32 [B]: sequence b lives in cache row index[b] */
+  const heed_tensor_t* cache_batch_index; /* int32 [B]: sequence b lives in cache row index[b]; with
+                                             k_new no two in one: on a device results are undefined,
+                                             on the host it is refused */
   const heed_tensor_t* cache_leftpad;     /* int32 [B]: first valid slot */
   const heed_tensor_t* rotary_cos;
   const heed_tensor_t* rotary_sin;
@@ -620,7 +622,7 @@ typedef struct heed_pack_args {
   const char* path;    /* required; the file appears whole or not at all */
   const char* archs;   /* such as "75,80,90a"; NULL = one per generation that has kernels */
   const char* kernels; /* pattern over labels of shipped kernels, * and ? as in file names; NULL =
-                          all; those of `calls` are taken in any case */
+                          all; those of calls are taken in any case */
   int32_t num_threads; /* 0 = every core the process may use */
   heed_pack_progress_t progress; /* may be NULL */
   void* progress_context;
@@ -634,9 +636,11 @@ typedef struct heed_pack_args {
   const heed_forward_args_t* const* calls;
   int64_t num_calls;
   heed_toggle_t with_gradients; /* also the kernels of the calls' backward passes */
+  const heed_decode_args_t* const* decode_calls; /* as `calls`, with the kernels that append */
+  int64_t num_decode_calls;
 } heed_pack_args_t;
 #define HEED_PACK_ARGS_INIT \
-  { sizeof(heed_pack_args_t), NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0, HEED_OFF }
+  { sizeof(heed_pack_args_t), NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0, HEED_OFF, NULL, 0 }
 
 HEED_API heed_status_t heed_pack_build(const heed_pack_args_t* args);
 

@@ -4,7 +4,7 @@
 #include "api/boundary.h"
 #include "api/text.h"
 #include "core/abi_struct.h"
-#include "core/problem.h"
+#include "core/decode_problem.h"
 #include "cuda/packs.h"
 
 namespace heed::api {
@@ -16,6 +16,25 @@ Status RequirePath(const char* name, const char* path) {
   if (path == nullptr) return core::RequirePointer(name, path);
   return path[0] != '\0' ? Status()
                          : core::InvalidArgument(core::Format("%s = \"\": names no file", name));
+}
+
+Status ReadDecodeCalls(const heed_pack_args_t& args, cuda::PackOrder* order) {
+  if (args.num_decode_calls < 0 || (args.num_decode_calls > 0 && args.decode_calls == nullptr)) {
+    return core::InvalidArgument(core::Format("num_decode_calls = %" PRId64
+                                              ": decode_calls must point to as many",
+                                              args.num_decode_calls));
+  }
+  for (std::int64_t at = 0; at < args.num_decode_calls; ++at) {
+    core::DecodeProblem problem;
+    const Status status =
+        core::BuildDecodeProblem(args.decode_calls[at], core::Purpose::kPlan, &problem);
+    if (!status.ok()) {
+      return {status.code(),
+              core::Format("decode_calls[%" PRId64 "]: %s", at, status.message().c_str())};
+    }
+    order->decode_calls.push_back(problem);
+  }
+  return {};
 }
 
 Status ReadCalls(const heed_pack_args_t& args, cuda::PackOrder* order) {
@@ -34,7 +53,7 @@ Status ReadCalls(const heed_pack_args_t& args, cuda::PackOrder* order) {
     order->calls.push_back(problem);
   }
   if (args.with_gradients == HEED_ON) order->last_pass = cuda::Pass::kGradients;
-  return {};
+  return ReadDecodeCalls(args, order);
 }
 
 Status Build(const heed_pack_args_t* source) {

@@ -4,7 +4,9 @@
 #include "cuda/nvrtc.h"
 #include "cuda/pack.h"
 #include "cuda/pack_builder.h"
+#include "cuda/shipped_decode.h"
 #include "cuda/shipped_kernels.h"
+#include "cuda/shipped_label.h"
 
 namespace heed::cuda {
 namespace {
@@ -61,32 +63,50 @@ std::string JsonText(const Pack& pack) {
 
 namespace {
 
+std::size_t NumCalls(const PackOrder& order) {
+  return order.calls.size() + order.decode_calls.size();
+}
+
+// The kernels of one call on one architecture, labelled with its place in the order.
+Status KernelsOfOne(const PackOrder& order, std::size_t at, const CompileTarget& target,
+                    std::vector<KernelSource>* kernels) {
+  const std::size_t num_calls = order.calls.size();
+  if (at < num_calls) {
+    return KernelsOfCall(target, order.calls[at], order.last_pass, Format(".call%zu", at + 1),
+                         kernels);
+  }
+  return KernelsOfDecodeCall(FactsOf(target), order.decode_calls[at - num_calls],
+                             Format(".decode_call%zu", at - num_calls + 1), kernels);
+}
+
 // Each call must have kernels on one of the architectures at least.
 Status RequireRowsForCalls(const PackOrder& order) {
   std::vector<CompileTarget> targets;
   HEED_RETURN_IF_ERROR(ParseArchs(order.archs, &targets));
-  for (std::size_t at = 0; at < order.calls.size(); ++at) {
+  for (std::size_t at = 0; at < NumCalls(order); ++at) {
     Status refused;
     bool has_kernels = false;
     for (const CompileTarget& target : targets) {
       std::vector<KernelSource> kernels;
-      const Status status = KernelsOfCall(target, order.calls[at], order.last_pass, "", &kernels);
+      const Status status = KernelsOfOne(order, at, target, &kernels);
       has_kernels = has_kernels || status.ok();
       if (!status.ok()) refused = status;
     }
     if (has_kernels) continue;
-    return {refused.code(), Format("calls[%zu]: %s", at, refused.message().c_str())};
+    const bool is_decode = at >= order.calls.size();
+    return {refused.code(),
+            Format("%s[%zu]: %s", is_decode ? "decode_calls" : "calls",
+                   is_decode ? at - order.calls.size() : at, refused.message().c_str())};
   }
   return {};
 }
 
 std::vector<KernelSource> KernelsOfCalls(const PackOrder& order, const CompileTarget& target) {
   std::vector<KernelSource> kernels;
-  for (std::size_t at = 0; at < order.calls.size(); ++at) {
+  for (std::size_t at = 0; at < NumCalls(order); ++at) {
     // Architectures without a row for the call leave it out.
     std::vector<KernelSource> of_call;
-    const std::string suffix = Format(".call%zu", at + 1);
-    if (!KernelsOfCall(target, order.calls[at], order.last_pass, suffix, &of_call).ok()) continue;
+    if (!KernelsOfOne(order, at, target, &of_call).ok()) continue;
     kernels.insert(kernels.end(), of_call.begin(), of_call.end());
   }
   return kernels;
@@ -98,7 +118,7 @@ Status BuildPack(const PackOrder& order) {
   std::vector<FeatureSet> features;
   if (!order.features.empty()) HEED_RETURN_IF_ERROR(ParseFeatures(order.features, &features));
   HEED_RETURN_IF_ERROR(RequireRowsForCalls(order));
-  const bool is_for_calls_alone = !order.calls.empty() && features.empty();
+  const bool is_for_calls_alone = NumCalls(order) > 0 && features.empty();
   PackTools tools;
   tools.sources = KernelSources();
   tools.find_compiler = FindNvrtc;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/problem.h"
+#include "core/decode_problem.h"
 #include "core/status.h"
 #include "cuda/shipped_kernels.h"
 
@@ -20,7 +20,8 @@ struct PackOrder {
   std::string features = {};                     // as ParseFeatures reads them; empty = none
   std::vector<core::ForwardProblem> calls = {};  // what to hold kernels of, beside or instead
   Pass last_pass = Pass::kForward;               // of these calls
-  int num_threads = 0;                           // 0 = every usable core
+  std::vector<core::DecodeProblem> decode_calls = {};
+  int num_threads = 0;  // 0 = every usable core
   // Kernels done, kernels in all, label of the last. Before the first and after each; never by two
   // threads at once.
   std::function<void(std::int64_t, std::int64_t, const std::string&)> progress = {};

@@ -117,10 +117,10 @@ void AddQuantizeKernel(const DecodeProblem& problem, DType source_dtype, const s
                  kernels);
 }
 
-void AddCall(const DecodeProblem& problem, const core::DeviceFacts& facts, const std::string& label,
-             std::vector<KernelSource>* kernels) {
+core::Status AddCall(const DecodeProblem& problem, const core::DeviceFacts& facts,
+                     const std::string& label, std::vector<KernelSource>* kernels) {
   core::Plan plan;
-  if (!core::PlanDecode(problem, facts, &plan, nullptr).ok()) return;
+  HEED_RETURN_IF_ERROR(core::PlanDecode(problem, facts, &plan, nullptr));
   const auto add = [&](const KernelKey& key) {
     AddUnlessThere(
         Labelled(key, plan.row->id + VariantName(key) + label, DecodeSharedBytesOfKey(key)),
@@ -133,6 +133,7 @@ void AddCall(const DecodeProblem& problem, const core::DeviceFacts& facts, const
       Labelled(DecodeAppendKeyOf(problem), std::string("cuda.decode_append.") +
                                                core::DTypeName(problem.attention.dtype()) + label),
       kernels);
+  return {};
 }
 
 void AddFeatureSet(const FeatureSet& set, const core::DeviceFacts& facts, const std::string& label,
@@ -140,7 +141,8 @@ void AddFeatureSet(const FeatureSet& set, const core::DeviceFacts& facts, const 
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     for (const HeadDims& dims : kHeadDims) {
       for (const CallSize& size : kCallSizes) {
-        AddCall(ProblemFor(set, dtype, dims, size), facts, label, kernels);
+        // What no row takes has no kernels.
+        (void)AddCall(ProblemFor(set, dtype, dims, size), facts, label, kernels);
       }
     }
   }
@@ -160,6 +162,19 @@ void AddDecodeKernels(const core::DeviceFacts& facts, std::span<const FeatureSet
                         kernels);
     }
   }
+}
+
+core::Status KernelsOfDecodeCall(const core::DeviceFacts& facts, const DecodeProblem& call,
+                                 const std::string& suffix, std::vector<KernelSource>* kernels) {
+  DecodeProblem problem = call;
+  problem.attention.exec.backend = HEED_BACKEND_CUDA;
+  problem.attention.exec.device = {HEED_DEVICE_CUDA, 0};
+  core::DeviceFacts sized = facts;
+  for (const int num_multiprocessors : kSizesOfGpus) {
+    sized.cuda.num_multiprocessors = num_multiprocessors;
+    HEED_RETURN_IF_ERROR(AddCall(problem, sized, suffix, kernels));
+  }
+  return {};
 }
 
 }  // namespace heed::cuda

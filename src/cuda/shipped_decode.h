@@ -3,8 +3,10 @@
 #define HEED_CUDA_SHIPPED_DECODE_H_
 
 #include <span>
+#include <string>
 #include <vector>
 
+#include "core/decode_problem.h"
 #include "core/plan.h"
 #include "cuda/features.h"
 #include "cuda/kernel_image.h"
@@ -16,6 +18,11 @@ namespace heed::cuda {
 // has the scales that sessions lay out.
 void AddDecodeKernels(const core::DeviceFacts& facts, std::span<const FeatureSet> feature_sets,
                       std::vector<KernelSource>* kernels);
+
+// Those that a call runs, whatever the number of multiprocessors, and where it appends those that
+// do. Labels end in `suffix`. Errors: those of planning, when no row takes the call.
+core::Status KernelsOfDecodeCall(const core::DeviceFacts& facts, const core::DecodeProblem& call,
+                                 const std::string& suffix, std::vector<KernelSource>* kernels);
 
 }  // namespace heed::cuda
 

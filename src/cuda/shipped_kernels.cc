@@ -216,8 +216,7 @@ core::Status KernelsOfCall(CompileTarget target, const ForwardProblem& call, Pas
   ForwardProblem problem = call;
   problem.exec.backend = HEED_BACKEND_CUDA;
   problem.exec.device = {HEED_DEVICE_CUDA, 0};
-  // A small, a middle and a large GPU of a generation: they divide small calls from large ones.
-  for (const int num_multiprocessors : {20, 80, 132, 170}) {
+  for (const int num_multiprocessors : kSizesOfGpus) {
     facts.cuda.num_multiprocessors = num_multiprocessors;
     core::Plan plan;
     HEED_RETURN_IF_ERROR(core::PlanForward(problem, facts, &plan, nullptr));

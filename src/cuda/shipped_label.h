@@ -10,6 +10,10 @@
 
 namespace heed::cuda {
 
+// Multiprocessors of a small, a middle and two large GPUs of a generation: they divide small calls
+// from large ones.
+inline constexpr int kSizesOfGpus[] = {20, 80, 132, 170};
+
 // A middle GPU of the architecture, for planning.
 core::DeviceFacts FactsOf(CompileTarget target);
 

@@ -57,7 +57,7 @@ static_assert(sizeof(void*) != 8 || sizeof(heed_session_info_t) == 32);
 static_assert(sizeof(void*) != 8 || sizeof(heed_plan_info_t) == 184);
 static_assert(sizeof(void*) != 8 || sizeof(heed_device_errors_t) == 24);
 static_assert(sizeof(void*) != 8 || sizeof(heed_allocator_t) == 32);
-static_assert(sizeof(void*) != 8 || sizeof(heed_pack_args_t) == 88);
+static_assert(sizeof(void*) != 8 || sizeof(heed_pack_args_t) == 104);
 
 // A DLTensor that another library made is passed as it is.
 TEST(AbiLayout, DlpackTensorsPassWithoutCopying) {

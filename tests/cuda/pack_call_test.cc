@@ -45,11 +45,15 @@ TEST(PackCall, ServesFeaturesAndCallsWithoutNvrtc) {
   ASSERT_EQ(heed_plan(HEED_OP_FORWARD, &decode.args, &plan), HEED_OK) << heed_last_error();
   ASSERT_GT(plan.num_splits, 1);
 
+  FakeDecode quantised(96);  // a head dim of which packs hold no decode kernels otherwise
   heed_pack_args_t order = OrderFor90(path);
   const heed_forward_args_t* const calls[] = {&decode.args};
+  const heed_decode_args_t* const decode_calls[] = {&quantised.args};
   order.features = "softcap";
   order.calls = calls;
   order.num_calls = 1;
+  order.decode_calls = decode_calls;
+  order.num_decode_calls = 1;
   order.kernels = "cuda.sm90.forward.f16.d64.*.softcap.full";
   const heed_status_t built = heed_pack_build(&order);
   if (built == HEED_UNAVAILABLE) {
@@ -66,7 +70,12 @@ TEST(PackCall, ServesFeaturesAndCallsWithoutNvrtc) {
   long long num_launches = NumFakeLaunches();
   EXPECT_EQ(heed_forward(&decode.args), HEED_OK) << heed_last_error();
   EXPECT_EQ(NumFakeLaunches(), num_launches + 2) << "the parts and their sum";
+  num_launches = NumFakeLaunches();
+  EXPECT_EQ(heed_decode(&quantised.args), HEED_OK) << heed_last_error();
+  EXPECT_EQ(NumFakeLaunches(), num_launches + 2) << "append, attend";
   // What nobody asked for is not there.
+  quantised.score.softcap = 20.0;
+  EXPECT_EQ(heed_decode(&quantised.args), HEED_UNAVAILABLE);
   capped.score.dropout_p = 0.1;
   EXPECT_EQ(heed_forward(&capped.args), HEED_UNAVAILABLE);
   EXPECT_TRUE(Contains(heed_last_error(), "NVRTC")) << heed_last_error();

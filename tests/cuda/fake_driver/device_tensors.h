@@ -68,6 +68,40 @@ struct FakeCall {
   heed_forward_args_t args = HEED_FORWARD_ARGS_INIT;
 };
 
+// One token of two sequences with a paged int8 cache of two KV heads, appended.
+struct FakeDecode {
+  explicit FakeDecode(std::int64_t head_dim)
+      : q({2, 1, 4, head_dim}),
+        o({2, 1, 4, head_dim}),
+        rows({2, 1, 2, head_dim}),
+        k({8, 16, 2, head_dim}, {HEED_DTYPE_INT, 8, 1}),
+        v({8, 16, 2, head_dim}, {HEED_DTYPE_INT, 8, 1}),
+        k_scales({8, 16, 2, 1}, kFakeF32),
+        v_scales({8, 16, 2, 1}, kFakeF32),
+        lengths({2}, {HEED_DTYPE_INT, 32, 1}),
+        table({2, 4}, {HEED_DTYPE_INT, 32, 1}) {
+    args.q = q.abi();
+    args.o = o.abi();
+    args.k_new = args.v_new = rows.abi();
+    args.k_cache = k.abi();
+    args.v_cache = v.abi();
+    args.cache_lengths = lengths.abi();
+    paging.block_table = table.abi();
+    quant.format = HEED_KV_INT8;
+    quant.k_scales = k_scales.abi();
+    quant.v_scales = v_scales.abi();
+    args.quant = &quant;
+    args.paging = &paging;
+    args.score = &score;
+  }
+
+  DeviceTensor q, o, rows, k, v, k_scales, v_scales, lengths, table;
+  heed_kv_quant_args_t quant = HEED_KV_QUANT_ARGS_INIT;
+  heed_paging_args_t paging = HEED_PAGING_ARGS_INIT;
+  heed_score_args_t score = HEED_SCORE_ARGS_INIT;
+  heed_decode_args_t args = HEED_DECODE_ARGS_INIT;
+};
+
 }  // namespace heed::test
 
 #endif  // HEED_TESTS_CUDA_FAKE_DRIVER_DEVICE_TENSORS_H_
