@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # required_test.sh SOURCE_FOLDER GTEST COMMAND...: without an adapter a test of this backend is
-# skipped, and fails where HEED_REQUIRE_WEBGPU=1, which `./dev test` sets.
+# skipped, and fails where HEED_REQUIRE_WEBGPU=1. `./dev test` sets that and leaves none out.
 set -euo pipefail
 source_folder="$1" gtest="$2"
 shift 2
@@ -21,6 +21,19 @@ for command in "$gtest" "$@"; do
   output="$(HEED_REQUIRE_WEBGPU=1 $command 2>&1)" || status=$?
   [[ "$status" -eq 1 ]] || fail "$command: status $status without an adapter: $output"
 done
+
+# shellcheck source=scripts/dev/test.sh
+source "$source_folder/scripts/dev/test.sh"
+# In place of the program, says which labels it is not to run.
+ctest() {
+  while [[ $# -gt 0 && "$1" != --label-exclude ]]; do shift; done
+  echo "$2"
+}
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+excluded="$(EXCLUDED_LABELS='' run_ctest "$work")"
+grep -Eq "$excluded" <<<gpu || fail "./dev test runs what needs a GPU: '$excluded'"
+grep -Eq "$excluded" <<<webgpu && fail "./dev test leaves these tests out: '$excluded'"
 
 # shellcheck source=scripts/dev/webgpu.sh
 source "$source_folder/scripts/dev/webgpu.sh"
