@@ -203,6 +203,8 @@ TEST(BadExec, Kernels) {
   ExpectInvalid([](ForwardCall& call) { call.exec.kernel = "cpu.generic.forward.f32"; },
                 "exec.kernel = cpu.generic.forward.f32: no such kernel row; close ids: "
                 "cpu.generic.forward.f32.d576");
+  ExpectInvalid([](ForwardCall& call) { call.exec.kernel = "cuda."; }, " more");
+  ExpectInvalid([](ForwardCall& call) { call.exec.kernel = "cuda."; }, "close ids: cuda.");
   ExpectRefused(
       [](ForwardCall& call) { call.exec.kernel = "cpu.generic.forward.bf16.d576.q12k128"; },
       HEED_UNSUPPORTED, "cannot run forward on backend cpu, f32, head dim 8: takes bf16");
