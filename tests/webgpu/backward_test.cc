@@ -100,7 +100,7 @@ TEST(WebgpuBackward, EveryFeature) {
           "d-bias-f32"}) {
       std::string error;
       const std::string id =
-          "bwd:b2:hq4:hkv2:sq37:skv70:d40:dv24:" + element + ":" + features + ":s77";
+          "bwd:b2:hq4:hkv2:sq37:skv70:d40:dv24:" + element + ":" + features + ":s79";
       const auto backward_case = ParseBackwardCaseId(id, &error);
       ASSERT_TRUE(backward_case.has_value()) << id << ": " << error;
       RunCase(*backward_case, tally);
