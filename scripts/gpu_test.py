@@ -27,7 +27,7 @@ import time
 GENERATED = ["gpu_backward", "gpu_forward", "gpu_decode"]
 # Beside them, each in a process of its own.
 OTHERS = ["gpu_hopper", "gpu_flash_attention_v2", "gpu_limits", "gpu_helpers", "gpu_session",
-          "gpu_session_graph", "gpu_wide_decode"]
+          "gpu_session_graph", "gpu_wide_decode", "gpu_decode_pack"]
 # Measures host time: runs when nothing else does.
 ALONE = ["gpu_streams"]
 TRAINING_EXAMPLE = "heed_example_train"

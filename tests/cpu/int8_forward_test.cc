@@ -213,6 +213,7 @@ std::vector<Named> KernelsHere() {
     }
     kernels.push_back({core::CpuTargetName(target), kernel});
   }
+  EXPECT_FALSE(kernels.empty()) << "HEED_TEST_TARGETS names no kernel of this CPU";
   return kernels;
 }
 

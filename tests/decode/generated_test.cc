@@ -30,13 +30,12 @@ bool CanRun(const KernelRow& row) {
 }
 
 std::vector<std::string> RowsHere() {
-  std::vector<std::string> rows, others;
+  std::vector<std::string> rows;
   for (const KernelRow& row : AllKernelRows()) {
-    if (row.op != "Decode" || row.backend != "Cpu" || !CanRun(row)) continue;
-    (TestsRow(row.id) ? rows : others).emplace_back(row.id);
+    const bool is_tested = row.op == "Decode" && row.backend == "Cpu" && TestsRow(row.id);
+    if (is_tested && CanRun(row)) rows.emplace_back(row.id);
   }
-  // Instruction sets without a kernel of their own decode by others.
-  return rows.empty() ? others : rows;
+  return rows;
 }
 
 // Index of the first element outside its bound, -1 for none. Infinities must agree.

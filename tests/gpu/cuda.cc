@@ -155,7 +155,11 @@ void Cuda::Fill(std::uint64_t block, unsigned char value, std::size_t size_bytes
   if (size_bytes > 0) Require(F().fill(block, value, size_bytes), "cuMemsetD8");
 }
 void Cuda::ToDevice(std::uint64_t block, const void* host, std::size_t size_bytes) {
-  if (size_bytes > 0) Require(F().to_device(block, host, size_bytes), "cuMemcpyHtoD");
+  if (size_bytes == 0) return;
+  Require(F().to_device(block, host, size_bytes), "cuMemcpyHtoD");
+  // It returns when pageable memory has been read, not when the device has it, and streams that do
+  // not wait for the default one might be earlier.
+  Require(F().stream_synchronize(nullptr), "cuStreamSynchronize");
 }
 void Cuda::ToHost(void* host, std::uint64_t block, std::size_t size_bytes) {
   if (size_bytes > 0) Require(F().to_host(host, block, size_bytes), "cuMemcpyDtoH");

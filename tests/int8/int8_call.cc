@@ -279,6 +279,7 @@ std::vector<NamedInt8Kernel> Int8KernelsHere() {
     }
     kernels.push_back({core::CpuTargetName(target), kernel});
   }
+  EXPECT_FALSE(kernels.empty()) << "HEED_TEST_TARGETS names no kernel of this CPU";
   if (!TestsEverything()) return kernels;
   kernels.push_back({"emulated signed bytes", &kEmulatedSignedInt8Kernel, true});
   kernels.push_back({"emulated matrix unit", &kEmulatedMatrixInt8Kernel, true});
