@@ -25,9 +25,12 @@ CHROMIUM_FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu-sandbox", "--
 # Errors of the layers and cases are in units of their bounds.
 LARGEST_SUM_ERROR = 1e-4
 LARGEST_NAIVE_DIFFERENCE = 1e-5
-# Of a good call, then of each of BAD_ARGUMENTS, then of a bad option of open().
+# Of a good call, of each of BAD_ARGUMENTS, of a sink that adds nothing, of a call without
+# arguments, and of a bad option of open().
 REFUSALS = ["none", "headDim", "mask", "windowleft", "windowRight", "causal", "windowLeft",
-            "windowRight", "softcap", "sinks", "shader"]
+            "windowRight", "softcap", "softcap", "softcap", "scale", "scale", *5 * ["sinks"],
+            *7 * ["alibiSlopes"], "numQHeads", "numQHeads", "numQHeads", "numKvHeads", "dtype",
+            "q", "k", "v", "q", "q", "none", "args", "shader"]
 
 
 def faults_of(report):

@@ -81,7 +81,32 @@ const BAD_ARGUMENTS = [
   { windowLeft: -2 },
   { windowRight: 1.5 },
   { softcap: -1 },
+  { softcap: 2 ** -101 },
+  { softcap: 2 ** 101 },
+  { scale: 1e300 },
+  { scale: "1" },
   { sinks: [1, 2] },
+  { sinks: 3 },
+  { sinks: [NaN] },
+  { sinks: [Infinity] },
+  { sinks: ["1"] },
+  { alibiSlopes: 5 },
+  { alibiSlopes: {} },
+  { alibiSlopes: true },
+  { alibiSlopes: "1" },
+  { alibiSlopes: [undefined] },
+  { alibiSlopes: [NaN] },
+  { alibiSlopes: [-Infinity] },
+  { numQHeads: 0 },
+  { numQHeads: -1 },
+  { numQHeads: 0.5, numKvHeads: 0.5 },
+  { numKvHeads: "1" },
+  { dtype: "toString" },
+  { q: undefined },
+  { k: null },
+  { v: [1, 2, 3, 4, 5, 6, 7, 8] },
+  { q: new Int32Array(8) },
+  { dtype: "f16", q: new Int16Array(8) },
 ];
 
 // Largest error over its bound.
@@ -188,6 +213,8 @@ async function run() {
   for (const args of [{}, ...BAD_ARGUMENTS]) {
     report.refusals.push(await refusalOf(heed.forward({ ...good, ...args })));
   }
+  report.refusals.push(await refusalOf(heed.forward({ ...good, sinks: [-Infinity] })));
+  report.refusals.push(await refusalOf(heed.forward()));
   report.refusals.push(await refusalOf(Heed.open({ shader: "." })));
   await progress("the demo page");
   report.demo = await openDemo();

@@ -17,7 +17,7 @@ const FLAGS = { softcap: 1, alibi: 4, sinks: 16 };
 const NEGATIVE_INFINITY_BITS = 0xff800000;
 const LOG2_E = Math.log2(Math.E);
 
-const ELEMENT_BYTES = { f32: 4, f16: 2, bf16: 2 };
+const ARRAYS = { f32: Float32Array, f16: Uint16Array, bf16: Uint16Array };
 
 function require(condition, message) {
   if (!condition) throw new RangeError(message);
@@ -27,51 +27,82 @@ const OPEN_OPTIONS = ["shaders", "adapter"];
 const FORWARD_ARGUMENTS = ["q", "k", "v", "numQHeads", "numKvHeads", "headDim", "headDimV", "dtype",
   "scale", "softcap", "causal", "windowLeft", "windowRight", "alibiSlopes", "sinks"];
 
+// A value in an error message: arrays and objects by the names of their classes.
+function textOf(value) {
+  if (typeof value === "string") return JSON.stringify(value);
+  if (typeof value !== "object" || value === null) return String(value);
+  return value.constructor?.name ?? "an object";
+}
+
 // A misspelt or missing feature must not be left out silently.
-function refuseOthers(given, known) {
-  for (const name of Object.keys(given)) {
-    require(known.includes(name), `${name}: is not known here; known are ${known.join(", ")}`);
+function refuseOthers(name, given, known) {
+  require(typeof given === "object" && given !== null,
+    `${name}: must be an object, is ${textOf(given)}`);
+  for (const key of Object.keys(given)) {
+    require(known.includes(key), `${key}: is not known here; known are ${known.join(", ")}`);
   }
 }
 
 // Causal is windowRight = 0.
 function checkWindow({ causal = false, windowLeft = -1, windowRight }) {
-  require(typeof causal === "boolean", `causal: must be true or false, is ${causal}`);
+  require(typeof causal === "boolean",
+    `causal: must be true or false, is ${textOf(causal)}`);
   require(!causal || windowRight === undefined,
-    `windowRight: must not be given beside causal, is ${windowRight}`);
+    `windowRight: must not be given beside causal, is ${textOf(windowRight)}`);
   for (const [name, side] of [["windowLeft", windowLeft], ["windowRight", windowRight ?? -1]]) {
     require(Number.isSafeInteger(side) && side >= -1,
-      `${name}: must be a whole number of keys, or -1 for all, is ${side}`);
+      `${name}: must be a whole number of keys, or -1 for all, is ${textOf(side)}`);
   }
 }
 
-// Numbers and arrays of the score rule.
+// A number for each query head, in an array or a typed array of numbers.
+function checkHeadValues(name, values, numQHeads, rule, holds) {
+  if (values === undefined) return;
+  require(Array.isArray(values) || (ArrayBuffer.isView(values) && !(values instanceof DataView)),
+    `${name}: must be an array or a typed array, is ${textOf(values)}`);
+  require(values.length === numQHeads,
+    `${name}: must have ${numQHeads} entries, has ${values.length}`);
+  for (let head = 0; head < numQHeads; head++) {
+    require(typeof values[head] === "number" && holds(Math.fround(values[head])),
+      `${name}: entry ${head} must be ${rule}, is ${textOf(values[head])}`);
+  }
+}
+
+// Numbers and arrays of the score rule, within the limits of heed_score_args.
 function checkScore(args) {
   checkWindow(args);
-  const { scale, softcap = 0 } = args;
-  require(scale === undefined || Number.isFinite(scale), `scale: must be finite, is ${scale}`);
-  require(Number.isFinite(softcap) && softcap >= 0, `softcap: must be at least 0, is ${softcap}`);
-  for (const name of ["alibiSlopes", "sinks"]) {
-    const count = args[name]?.length ?? args.numQHeads;
-    require(count === args.numQHeads, `${name}: must have ${args.numQHeads} entries, has ${count}`);
-  }
+  const { scale, softcap = 0, numQHeads } = args;
+  require(scale === undefined ||
+    (typeof scale === "number" && Number.isFinite(Math.fround(Math.abs(scale) * LOG2_E))),
+    `scale: times log2(e) must be a finite number in fp32, is ${textOf(scale)}`);
+  require(softcap === 0 ||
+    (typeof softcap === "number" && softcap >= 2 ** -100 && softcap <= 2 ** 100),
+    `softcap: must be 0 or from 2^-100 to 2^100, is ${textOf(softcap)}`);
+  checkHeadValues("alibiSlopes", args.alibiSlopes, numQHeads, "a finite number in fp32",
+    Number.isFinite);
+  checkHeadValues("sinks", args.sinks, numQHeads, "a finite number in fp32 or -Infinity",
+    (sink) => Number.isFinite(sink) || sink === -Infinity);
 }
 
 // Elements per row, rows, and what follows from them.
 function shapeOf(args) {
   const { q, k, v, numQHeads, numKvHeads, headDim, dtype = "f32" } = args;
   const headDimV = args.headDimV ?? headDim;
-  require(dtype in ELEMENT_BYTES, `dtype: f32, f16 or bf16, not ${dtype}`);
-  require(numKvHeads > 0 && numQHeads % numKvHeads === 0,
+  require(typeof dtype === "string" && Object.hasOwn(ARRAYS, dtype),
+    `dtype: must be f32, f16 or bf16, is ${textOf(dtype)}`);
+  for (const [name, heads] of [["numQHeads", numQHeads], ["numKvHeads", numKvHeads]]) {
+    require(Number.isSafeInteger(heads) && heads > 0,
+      `${name}: must be a whole number of at least 1, is ${textOf(heads)}`);
+  }
+  require(numQHeads % numKvHeads === 0,
     `numQHeads: must be a multiple of numKvHeads (${numKvHeads}), is ${numQHeads}`);
   for (const [name, dim] of [["headDim", headDim], ["headDimV", headDimV]]) {
-    require(dim > 0 && dim % 4 === 0 && dim <= 576,
-      `${name}: must be a multiple of 4 up to 576, is ${dim}`);
+    require(Number.isSafeInteger(dim) && dim > 0 && dim % 4 === 0 && dim <= 576,
+      `${name}: must be a multiple of 4 up to 576, is ${textOf(dim)}`);
   }
   const rows = (name, array, elements) => {
-    const bytes = ELEMENT_BYTES[dtype];
-    require(array.BYTES_PER_ELEMENT === bytes,
-      `${name}: ${dtype} takes arrays of ${bytes} bytes an element`);
+    require(array?.[Symbol.toStringTag] === ARRAYS[dtype].name,
+      `${name}: must be a ${ARRAYS[dtype].name} for ${dtype}, is ${textOf(array)}`);
     require(array.length % elements === 0,
       `${name}: its length must be a multiple of ${elements}, is ${array.length}`);
     return array.length / elements;
@@ -153,7 +184,7 @@ export class Heed {
 
   // Shaders come from the folder that `ninja heed_web` fills. An adapter may be passed in.
   static async open(options = {}) {
-    refuseOthers(options, OPEN_OPTIONS);
+    refuseOthers("options", options, OPEN_OPTIONS);
     const { shaders = new URL("./shaders/", import.meta.url), adapter } = options;
     if (!("gpu" in navigator)) throw new Error("this browser has no WebGPU");
     const chosen = adapter ?? (await navigator.gpu.requestAdapter());
@@ -273,9 +304,9 @@ export class Heed {
   // position i + kvLen - qLen.
   // Returns o [qLen, numQHeads, headDimV] as an array like q, lse [numQHeads, qLen], seconds.
   async forward(args) {
-    refuseOthers(args, FORWARD_ARGUMENTS);
-    checkScore(args);
+    refuseOthers("args", args, FORWARD_ARGUMENTS);
     const shape = shapeOf(args);
+    checkScore(args);
     const columns = Math.min(MAX_COLUMNS, Math.ceil(shape.groupsV / COLUMN_GROUPS));
     const { table, tasksBegin, numWorkgroups } = tableOf(args, shape, columns);
     const label = `forward.${shape.dtype}.keys_stored.c${columns}`;

@@ -7,7 +7,7 @@ export function parseSafetensors(bytes) {
   const tensors = new Map();
   delete header.__metadata__;
   for (const [name, { dtype, shape, data_offsets: [begin, end] }] of Object.entries(header)) {
-    if (!(dtype in ARRAYS)) throw new RangeError(`${name}: dtype ${dtype} is not read`);
+    if (!Object.hasOwn(ARRAYS, dtype)) throw new RangeError(`${name}: dtype ${dtype} is not read`);
     const first = 8 + headerBytes;
     const data = new ARRAYS[dtype](bytes.slice(first + begin, first + end));
     tensors.set(name, { dtype, shape, data });
