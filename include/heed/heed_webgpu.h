@@ -19,7 +19,7 @@ typedef struct heed_webgpu_device_args {
   void* proc_context;
   void* adapter; /* WGPUAdapter of the device, used during the call only; required */
   void* device;  /* WGPUDevice with the default limits at least; required */
-  void* queue;   /* WGPUQueue of the device; required */
+  void* queue;   /* WGPUQueue of the device, and of no other; required */
 } heed_webgpu_device_args_t;
 #define HEED_WEBGPU_DEVICE_ARGS_INIT \
   { sizeof(heed_webgpu_device_args_t), NULL, NULL, NULL, NULL, NULL, NULL }
@@ -32,9 +32,10 @@ typedef struct heed_webgpu_device_args {
  * nothing is written. Bytes between the elements of an output are written back as they were read.
  * The library keeps device and queue alive until heed_webgpu_close_device. The caller does not
  * destroy the device, nor map or destroy a tensor's buffer, while a call runs or, in the case of
- * the device, before it is closed: wgpu-native may end the process. Errors of the device during a
- * call are the call's; those of other threads may be, too. HEED_UNAVAILABLE when the library or the
- * adapter is unfit, or the device fails a small computation. */
+ * the device, before it is closed, nor pass a buffer of another WGPUInstance, which cannot be told
+ * apart: wgpu-native may end the process. Errors of the device during a call are the call's; those
+ * of other threads may be, too. HEED_UNAVAILABLE when the library or the adapter is unfit, or the
+ * device fails a small computation. */
 HEED_API heed_status_t heed_webgpu_open_device(const heed_webgpu_device_args_t* args,
                                                heed_device_t* device);
 /* Calls that run on it still finish. Tensors on it are refused from then on; ids are not given

@@ -12,6 +12,11 @@ core::Status CheckDeviceErrors(heed_device_t device, heed_device_errors_t* error
   heed_device_errors_t found = HEED_DEVICE_ERRORS_INIT;
   if (device.device_type == HEED_DEVICE_CUDA || device.device_type == HEED_DEVICE_CUDA_MANAGED) {
     HEED_RETURN_IF_ERROR(cuda::TakeErrors(device, &found));
+  } else if (device.device_type == HEED_DEVICE_WEBGPU) {
+    return {HEED_UNAVAILABLE,
+            core::Format("device = %s: WebGPU devices have no error counters; their calls return "
+                         "what went wrong",
+                         core::DeviceText(device).c_str())};
   } else if (!core::IsHostDevice(device)) {
     return {HEED_UNAVAILABLE, core::Format("device = %s: its backend is not part of this build",
                                            core::DeviceText(device).c_str())};

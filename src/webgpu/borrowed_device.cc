@@ -2,7 +2,10 @@
 // written.
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <memory>
 
 #include "webgpu/device.h"
 
@@ -21,6 +24,32 @@ constexpr const char* kOneBuffer = R"(
 @compute @workgroup_size(1) fn touch() { words[0] = words[0]; }
 )";
 
+// How long a device's own queue may take to answer: other threads that poll may have taken the
+// answer along and be about to give it.
+constexpr std::chrono::milliseconds kAnswerTime{500};
+
+using Answer = std::shared_ptr<std::atomic<bool>>;
+
+void OnWorkDone(std::uint32_t, StringView, void* first, void*) {
+  const std::unique_ptr<Answer> answer(static_cast<Answer*>(first));
+  **answer = true;
+}
+
+// Work of one device on the queue of another ends the process, and every handle of a queue differs.
+// But polling a device has its own queue answer, and no other: that one keeps the callback until
+// its device is polled (which another thread might do in this very moment).
+Status CheckQueue(const Functions& f, const BorrowedHandles& handles) {
+  const Answer answer = std::make_shared<std::atomic<bool>>(false);
+  f.on_work_done(handles.queue,
+                 {nullptr, kCallbackSpontaneous, &OnWorkDone, new Answer(answer), nullptr});
+  const auto end = std::chrono::steady_clock::now() + kAnswerTime;
+  do {
+    f.poll(handles.device, 1, nullptr);
+    if (*answer) return {};
+  } while (std::chrono::steady_clock::now() < end);
+  return core::InvalidArgument("args.queue: must be the queue of args.device, is that of another");
+}
+
 }  // namespace
 
 Status Device::Borrow(const Library& library, const BorrowedHandles& handles,
@@ -38,6 +67,7 @@ Status Device::Borrow(const Library& library, const BorrowedHandles& handles,
   {
     const ErrorScopes scopes(borrowed.get());
     HEED_RETURN_IF_ERROR(borrowed->CheckAlive());
+    HEED_RETURN_IF_ERROR(CheckQueue(library.functions, handles));
     HEED_RETURN_IF_ERROR(borrowed->OpenClock());
   }
   HEED_RETURN_IF_ERROR(borrowed->Probe());

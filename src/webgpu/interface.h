@@ -94,6 +94,8 @@ struct AdapterInfo {
 // Two words that every callback gets back.
 using RequestDeviceCallback = void (*)(std::uint32_t status, DeviceHandle device,
                                        StringView message, void* first, void* second);
+using WorkDoneCallback = void (*)(std::uint32_t status, StringView message, void* first,
+                                  void* second);
 using MapCallback = void (*)(std::uint32_t status, StringView message, void* first, void* second);
 using PopErrorScopeCallback = void (*)(std::uint32_t status, std::uint32_t type, StringView message,
                                        void* first, void* second);
@@ -216,6 +218,7 @@ struct Functions {
   void (*release_device)(DeviceHandle);
   void (*retain_queue)(QueueHandle);
   void (*release_queue)(QueueHandle);
+  Future (*on_work_done)(QueueHandle, CallbackInfo<WorkDoneCallback>);
   std::uint32_t (*poll)(DeviceHandle, std::uint32_t wait, const std::uint64_t* submission);
   BufferHandle (*create_buffer)(DeviceHandle, const BufferDescriptor*);
   Future (*map_buffer)(BufferHandle, std::uint64_t mode, std::size_t offset_bytes,

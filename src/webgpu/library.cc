@@ -44,6 +44,7 @@ const char* BindAll(const FindFunction& find, Functions* f) {
       SymbolFor("wgpuDeviceRelease", &f->release_device),
       SymbolFor("wgpuQueueAddRef", &f->retain_queue),
       SymbolFor("wgpuQueueRelease", &f->release_queue),
+      SymbolFor("wgpuQueueOnSubmittedWorkDone", &f->on_work_done),
       SymbolFor("wgpuDevicePoll", &f->poll),
       SymbolFor("wgpuDeviceCreateBuffer", &f->create_buffer),
       SymbolFor("wgpuBufferMapAsync", &f->map_buffer),

@@ -238,6 +238,13 @@ TEST(DeviceErrors, CudaNeedsADriver) {
   EXPECT_TRUE(Contains(heed_last_error(), kCudaRemedy)) << heed_last_error();
 }
 
+TEST(DeviceErrors, WebgpuHasNoCounters) {
+  heed_device_errors_t errors = HEED_DEVICE_ERRORS_INIT;
+  EXPECT_EQ(heed_check_device_errors({HEED_DEVICE_WEBGPU, 1}, &errors), HEED_UNAVAILABLE);
+  EXPECT_TRUE(Contains(heed_last_error(), "WebGPU devices have no error counters"))
+      << heed_last_error();
+}
+
 TEST(DeviceErrors, CpuHasNone) {
   heed_device_errors_t errors = {sizeof(errors), 5, 6};
   ASSERT_EQ(heed_check_device_errors({HEED_DEVICE_CPU, 0}, &errors), HEED_OK);

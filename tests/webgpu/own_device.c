@@ -367,6 +367,39 @@ static void TestOpening(const Gpu* gpu, const char* library) {
                 "device = cpu: heed_webgpu_open_device gave no such device");
 }
 
+/* Not its own: the queue of another device of the instance, and of one of another instance. */
+static void TestForeignQueues(const Gpu* gpu, const char* library) {
+  heed_webgpu_device_args_t args = HEED_WEBGPU_DEVICE_ARGS_INIT;
+  args.library = library;
+  args.adapter = gpu->adapter;
+  args.device = gpu->device;
+  WGPUAdapter adapter = NULL;
+  WGPUDevice sibling = NULL;
+  WGPURequestAdapterCallbackInfo on_adapter;
+  memset(&on_adapter, 0, sizeof(on_adapter));
+  on_adapter.mode = WGPUCallbackMode_AllowSpontaneous;
+  on_adapter.callback = OnAdapter;
+  on_adapter.userdata1 = &adapter;
+  wgpuInstanceRequestAdapter(gpu->instance, NULL, on_adapter);
+  WGPURequestDeviceCallbackInfo on_device;
+  memset(&on_device, 0, sizeof(on_device));
+  on_device.mode = WGPUCallbackMode_AllowSpontaneous;
+  on_device.callback = OnDevice;
+  on_device.userdata1 = &sibling;
+  wgpuAdapterRequestDevice(adapter, NULL, on_device);
+  const Gpu stranger = MakeGpu();
+  WGPUQueue queues[] = {wgpuDeviceGetQueue(sibling), stranger.queue};
+  for (int other = 0; other < 2; ++other) {
+    args.queue = queues[other];
+    heed_device_t device;
+    CHECK_REFUSED(heed_webgpu_open_device(&args, &device), HEED_INVALID_ARGUMENT,
+                  "args.queue: must be the queue of args.device");
+  }
+  wgpuQueueRelease(queues[0]);
+  wgpuDeviceRelease(sibling);
+  wgpuAdapterRelease(adapter);
+}
+
 /* The library holds on to the device that the program has let go of; closed devices are refused. */
 static void TestLifetimes(const char* library) {
   Gpu gpu = MakeGpu();
@@ -434,6 +467,7 @@ int main(int argc, char** argv) {
   }
   ComputeExpected();
   TestOpening(&gpu, argv[1]);
+  TestForeignQueues(&gpu, argv[1]);
   heed_webgpu_device_args_t args = HEED_WEBGPU_DEVICE_ARGS_INIT;
   args.get_proc_address = FindByLinker;
   args.proc_context = RTLD_DEFAULT;
