@@ -86,7 +86,7 @@ TEST(CudaDecodePlan, ClustersShareTheHeadsOfOneSequenceOnHopper) {
   core::Shape& shape = problem.attention.shape;
   shape.batch = shape.total_q_rows = 1;
   for (const Case& c : {Case{2, 1024, 16}, Case{2, 1025, 32}, Case{2, 1 << 17, 112},
-                        Case{8, 4096, 64}, Case{8, 1 << 17, 128}, Case{32, 4096, 128}}) {
+                        Case{8, 1 << 16, 64}, Case{8, 67000, 128}, Case{32, 4096, 128}}) {
     SCOPED_TRACE(core::Format("%d heads, %d keys", static_cast<int>(c.num_kv_heads),
                               static_cast<int>(c.capacity_rows)));
     shape.num_kv_heads = c.num_kv_heads;
@@ -96,8 +96,10 @@ TEST(CudaDecodePlan, ClustersShareTheHeadsOfOneSequenceOnHopper) {
     EXPECT_EQ(plan.row->tile_q_rows, 8);
     EXPECT_EQ(plan.num_tasks, c.num_ctas);
   }
-  problem.capacity_rows = 1 << 20;  // 16 GiB
-  EXPECT_EQ(MustPlan(problem, hopper).row->tile_q_rows, 16);
+  for (const std::int64_t long_rows : {1 << 15, 1 << 20}) {  // 512 MiB, 16 GiB
+    problem.capacity_rows = long_rows;
+    EXPECT_EQ(MustPlan(problem, hopper).row->tile_q_rows, 16) << long_rows;
+  }
   problem.capacity_rows = 4096;
   EXPECT_EQ(MustPlan(problem, AmpereServer()).row->tile_q_rows, 16);
   problem.attention.exec.fixed_split = true;

@@ -35,7 +35,7 @@ sys.exit(int(failed))
 """
 PROGRAMS = ["gpu_hopper", "gpu_forward", "gpu_backward", "gpu_streams", "gpu_limits", "gpu_helpers",
             "gpu_flash_attention_v2", "gpu_decode", "gpu_session", "gpu_session_graph",
-            "gpu_wide_decode"]
+            "gpu_wide_decode", "gpu_decode_pack"]
 
 
 class GpuTest(unittest.TestCase):
