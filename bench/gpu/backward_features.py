@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from gpu.cases import TOKENS
 from gpu.clocks import SmClock
-from gpu.features import Feature, FeatureCase, measure_pairs, results_of, time_burst
+from gpu.features import (Feature, FeatureCase, measure_pairs, prepare, results_of,
+                          time_burst)
 from gpu.heed_library import Call, HeedError, abi
 
 HEAD_DIMS, LENGTHS = (64, 128, 256), (1024, 4096, 16384)
@@ -175,20 +176,18 @@ def measure_backward_features(torch, heed, options, record):
     cases = [case for case in backward_feature_cases()
              if options.filter in case.name or case.feature.name in ("plain", "causal")]
     compile_ahead(torch, heed, [case for case in cases if case.length == min(LENGTHS)])
+
+    def run(case):
+        tensors = make_tensors(torch, case)
+        BackwardFeatureCall(heed, abi.OP_FORWARD, case, tensors)(stream)
+        call = BackwardFeatureCall(heed, abi.OP_BACKWARD, case, tensors)
+        call(stream)
+        torch.cuda.synchronize()
+        return call, relative_error(torch, case, tensors)
+
     for shape in dict.fromkeys((case.head_dim, case.length) for case in cases):
-        calls, errors = {}, {}
-        for case in (case for case in cases if (case.head_dim, case.length) == shape):
-            try:
-                tensors = make_tensors(torch, case)
-                BackwardFeatureCall(heed, abi.OP_FORWARD, case, tensors)(stream)
-                call = BackwardFeatureCall(heed, abi.OP_BACKWARD, case, tensors)
-                call(stream)
-                torch.cuda.synchronize()
-                errors[case.name] = relative_error(torch, case, tensors)
-                calls[case.name] = case, call
-            except Exception as reason:  # one case must not lose the others' numbers
-                record["failed"].append({"case": case.name, "reason": str(reason)})
-                print(f"{case.name}: FAILED: {reason}", flush=True)
+        calls, errors = prepare(
+            (case for case in cases if (case.head_dim, case.length) == shape), run, record)
 
         def timed(name):
             call = calls[name][1]

@@ -212,16 +212,12 @@ def measure_pairs(base, other, num_rounds):
     return pairs
 
 
-def prepare(torch, heed, cases, stream, record):
-    """{name: (case, call)} and {name: error} of those that run."""
+def prepare(cases, run, record):
+    """{name: (case, call)} and {name: error} of those that run; run(case): (call, error)."""
     calls, errors = {}, {}
     for case in cases:
         try:
-            tensors = make_tensors(torch, case)
-            call = FeatureCall(heed, case, tensors)
-            call(stream)
-            torch.cuda.synchronize()
-            errors[case.name] = relative_error(torch, case, tensors)
+            call, errors[case.name] = run(case)
             calls[case.name] = case, call
         except Exception as reason:  # one case must not lose the others' numbers
             record["failed"].append({"case": case.name, "reason": str(reason)})
@@ -249,9 +245,16 @@ def measure_features(torch, heed, options, record):
              if options.filter in case.name or case.name == case.baseline]
     compile_ahead(torch, heed, cases)
     num_calls = max(2, round(options.round_ms / 2))  # of 1 to 2 ms each
+
+    def run(case):
+        tensors = make_tensors(torch, case)
+        call = FeatureCall(heed, case, tensors)
+        call(stream)
+        torch.cuda.synchronize()
+        return call, relative_error(torch, case, tensors)
+
     for head_dim in sorted({case.head_dim for case in cases}):
-        calls, errors = prepare(torch, heed, (case for case in cases if case.head_dim == head_dim),
-                                stream, record)
+        calls, errors = prepare((case for case in cases if case.head_dim == head_dim), run, record)
         timed = {name: lambda call=call: time_burst(torch, call, stream, num_calls, clock)
                  for name, (_, call) in calls.items()}
         pairs = {name: measure_pairs(timed[case.baseline], timed[name], options.rounds)
