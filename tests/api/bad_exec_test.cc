@@ -204,6 +204,8 @@ TEST(BadExec, Kernels) {
                 "exec.kernel = cpu.generic.forward.f32: no such kernel row; close ids: "
                 "cpu.generic.forward.f32.d576");
   ExpectInvalid([](ForwardCall& call) { call.exec.kernel = "cuda."; }, " more");
+  ExpectInvalid([](ForwardCall& call) { call.exec.kernel = "nope"; },
+                "exec.kernel = nope: no such kernel row; `heed info` lists them");
   ExpectInvalid([](ForwardCall& call) { call.exec.kernel = "cuda."; }, "close ids: cuda.");
   ExpectRefused(
       [](ForwardCall& call) { call.exec.kernel = "cpu.generic.forward.bf16.d576.q12k128"; },

@@ -250,11 +250,13 @@ TEST(CacheFolder, FollowsTheEnvironment) {
     const std::string log = folder.Path("log");
     const test::ScopedVariable logged("HEED_LOG", ("warn:" + log).c_str());
     EXPECT_EQ(CacheFolder(&reason), "/xdg/heed");
+    EXPECT_EQ(CacheFolder(&reason), "/xdg/heed");
     std::ifstream lines(log);
     std::string line;
     std::getline(lines, line);
     EXPECT_NE(line.find("HEED_CACHE_DIR = relative: must be an absolute path"), std::string::npos)
         << line;
+    EXPECT_FALSE(std::getline(lines, line)) << "said again: " << line;
   }
   const test::ScopedVariable no_own("HEED_CACHE_DIR", nullptr);
   EXPECT_EQ(CacheFolder(&reason), "/xdg/heed");

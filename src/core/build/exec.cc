@@ -142,6 +142,10 @@ Status FindKernel(const char* source, const char* id, const KernelRow** row) {
     }
     best_chars = std::max(best_chars, CommonPrefixChars(candidate.id, id));
   }
+  if (best_chars == 0) {
+    return InvalidArgument(
+        Format("%s = %.128s: no such kernel row; `heed info` lists them", source, id));
+  }
   constexpr int kMostIds = 5;
   std::string close;
   int num_close = 0;
