@@ -18,6 +18,7 @@ enum class CpuTarget : std::uint8_t {
   kNone,
   kGeneric,
   kAvx2,
+  kAvxVnni,  // AVX2 with integer dot products
   kAvx512,
   kAvx512Bf16,
   kAmx,
@@ -26,7 +27,7 @@ enum class CpuTarget : std::uint8_t {
   kSve256,    // SVE of exactly so many bits
   kSve512
 };
-inline constexpr int kNumCpuTargets = 10;
+inline constexpr int kNumCpuTargets = 11;
 
 // What a CUDA row is tuned for. It runs other problems too, ranked below rows tuned for them.
 enum class CudaUse : std::uint8_t {

@@ -7,6 +7,7 @@ namespace heed::cpu {
 extern const DecodeKernel kGenericDecodeKernel;
 #if defined(__x86_64__)
 extern const DecodeKernel kAvx2DecodeKernel;
+extern const DecodeKernel kAvxVnniDecodeKernel;
 extern const DecodeKernel kAvx512DecodeKernel;
 extern const DecodeKernel kAvx512VnniDecodeKernel;
 #elif defined(__aarch64__)
@@ -22,6 +23,8 @@ const DecodeKernel* FindDecodeKernel(core::CpuTarget target) {
 #if defined(__x86_64__)
     case core::CpuTarget::kAvx2:
       return &kAvx2DecodeKernel;
+    case core::CpuTarget::kAvxVnni:
+      return &kAvxVnniDecodeKernel;
     case core::CpuTarget::kAvx512:
       return &kAvx512DecodeKernel;
     case core::CpuTarget::kAvx512Bf16:

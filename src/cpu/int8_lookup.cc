@@ -6,6 +6,7 @@ namespace heed::cpu {
 extern const Int8Kernel kGenericInt8Kernel;
 #if defined(__x86_64__)
 extern const Int8Kernel kAvx2Int8Kernel;
+extern const Int8Kernel kAvxVnniInt8Kernel;
 extern const Int8Kernel kAvx512Int8Kernel;
 extern const Int8Kernel kAvx512VnniInt8Kernel;
 extern const Int8Kernel kAmxInt8Kernel;
@@ -23,6 +24,8 @@ const Int8Kernel* FindInt8Kernel(core::CpuTarget target) {
 #if defined(__x86_64__)
     case core::CpuTarget::kAvx2:
       return &kAvx2Int8Kernel;
+    case core::CpuTarget::kAvxVnni:
+      return &kAvxVnniInt8Kernel;
     case core::CpuTarget::kAvx512:
       return &kAvx512Int8Kernel;
     // Every CPU with AVX512_BF16 has AVX512_VNNI, and core/os asks for both.

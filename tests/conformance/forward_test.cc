@@ -99,6 +99,7 @@ std::optional<bool> CpuHasTarget(std::string_view target) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
            __builtin_cpu_supports("f16c");
   }
+  if (target == "AvxVnni") return CpuHasTarget("Avx2").value() && CpuInfoHas("avx_vnni");
   const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (target == "Avx512") return has_avx512;

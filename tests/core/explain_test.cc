@@ -54,6 +54,7 @@ TEST(Explain, TheWholeText) {
             "  cpu.amx.forward.i8.d576.q48k128: takes i8\n"
             "  cpu.avx512bf16.forward.i8.d576.q48k128: takes i8\n"
             "  cpu.avx512.forward.i8.d576.q48k128: takes i8\n"
+            "  cpu.avxvnni.forward.i8.d576.q48k128: takes i8\n"
             "  cpu.avx2.forward.i8.d576.q48k128: takes i8\n"
             "  cpu.generic.forward.i8.d576.q48k128: takes i8\n"
             "  reference.double.forward.any.dany.q1k1: runs when exec.backend is reference\n");

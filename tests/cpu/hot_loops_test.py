@@ -15,7 +15,8 @@ import re
 import subprocess
 import sys
 
-INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*)$")
+# AVX-VNNI's instructions are printed with the encoding that tells them from AVX-512's.
+INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(?:\{vex\}\s+)?(\S+)\s*(.*)$")
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 MULTIPLY = re.compile(r"^(vfn?madd|vdpbf16ps|mulps|fmla|fmad|bfdot)")
 BROADCAST = re.compile(r"^(v?broadcastss|vpbroadcastd|vbroadcastf|shufps|movss|ld1rw?|dup)")
@@ -143,6 +144,8 @@ def self_test():
     arm = "0000 <f>:\n  10:\tld1rw\t{z2.s}, p0/z, [x0]\n"
     arm += "".join(f"  {0x14 + 4 * i:x}:\tsdot\tz3.s, z1.b, z2.b\n" for i in range(8))
     arm += "  34:\tb.ne\t10 <f+0x10>  // b.any\n"
+    vnni = clean.replace("vfmadd231ps", "{vex} vpdpbusd")
+    assert check_disassembly(vnni) == (1, []), check_disassembly(vnni)
     assert check_disassembly(arm) == (1, []), check_disassembly(arm)
     assert len(check_disassembly(arm.replace("  34:", "  32:\tldr\tz3, [sp, #1]\n  34:"))[1]) == 1
 

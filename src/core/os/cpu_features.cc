@@ -51,14 +51,16 @@ struct Feature {
   const char* why_not;
   Register where;
   std::uint8_t bit;
-  CpuTarget first_target;  // this target and all above need it
+  CpuTarget first_target;  // this target and all up to the last need it
+  CpuTarget last_target = CpuTarget::kAmx;
 };
 
 // The instruction sets that the sources of each target are compiled for.
-constexpr std::array<Feature, 12> kFeatures = {{
+constexpr std::array<Feature, 13> kFeatures = {{
     {"this CPU has no fma", kLeaf1Ecx, 12, CpuTarget::kAvx2},
     {"this CPU has no f16c", kLeaf1Ecx, 29, CpuTarget::kAvx2},
     {"this CPU has no avx2", kLeaf7Ebx, 5, CpuTarget::kAvx2},
+    {"this CPU has no avx_vnni", kLeaf7Sub1Eax, 4, CpuTarget::kAvxVnni, CpuTarget::kAvxVnni},
     {"this CPU has no avx512f", kLeaf7Ebx, 16, CpuTarget::kAvx512},
     {"this CPU has no avx512dq", kLeaf7Ebx, 17, CpuTarget::kAvx512},
     {"this CPU has no avx512bw", kLeaf7Ebx, 30, CpuTarget::kAvx512},
@@ -90,7 +92,8 @@ const char* DetectWhyNot(CpuTarget target) {
   const std::array<std::uint32_t, 5> words = {Cpuid(1, 0).ecx, leaf7.ebx, leaf7.edx,
                                               Cpuid(7, 1).eax, leaf7.ecx};
   for (const Feature& feature : kFeatures) {
-    if (target >= feature.first_target && (words[feature.where] >> feature.bit & 1u) == 0) {
+    const bool needs_it = target >= feature.first_target && target <= feature.last_target;
+    if (needs_it && (words[feature.where] >> feature.bit & 1u) == 0) {
       return feature.why_not;
     }
   }

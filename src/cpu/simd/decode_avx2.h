@@ -1,5 +1,5 @@
 // What decode needs beyond simd/avx2.h: sums across lanes, vectors from int8, and the integer
-// products of interleaved rows.
+// products of interleaved rows, by AVX-VNNI where the translation unit is compiled with it.
 #ifndef HEED_CPU_SIMD_DECODE_AVX2_H_
 #define HEED_CPU_SIMD_DECODE_AVX2_H_
 
@@ -67,8 +67,12 @@ struct DecodeAvx2 : Avx2 {
   // Both products of the words of each lane, added to sum. As assembly because g++ 12 collects the
   // products of a tile before it adds them, for which there are no registers.
   HEED_ALWAYS_INLINE static Ints DotWords(Ints a, Ints b, Ints sum) {
+#if defined(__AVXVNNI__)
+    asm("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sum) : "x"(a), "xm"(b));
+#else
     Ints product;
     asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sum), "=&x"(product) : "x"(a), "xm"(b));
+#endif
     return sum;
   }
   HEED_ALWAYS_INLINE static Vec ToFloat(Ints x) { return _mm256_cvtepi32_ps(x); }

@@ -1,4 +1,5 @@
-// Integer and fp32 lanes of the int8 kernels on AVX2 and FMA.
+// Integer and fp32 lanes of the int8 kernels on AVX2 and FMA, and with AVX-VNNI where the
+// translation unit is compiled with it.
 #ifndef HEED_CPU_SIMD_INT8_AVX2_H_
 #define HEED_CPU_SIMD_INT8_AVX2_H_
 
@@ -98,6 +99,36 @@ struct Int8Avx2 {
     return sum;
   }
 };
+
+#if defined(__AVXVNNI__)
+struct Int8AvxVnni : Int8Avx2 {
+  using Query = Ints;
+  using Key = Ints;
+
+  // 16 registers: 4 x 3 sums, 3 of queries and a key.
+  static constexpr int kTileVectors = 3;
+  static constexpr Int8QueryFormat kQueryFormat = Int8QueryFormat::kUnsigned;
+  static constexpr int kQueryVectors = 1;
+
+  HEED_ALWAYS_INLINE static Query LoadQuery(const std::int32_t* p) { return LoadInts(p); }
+  HEED_ALWAYS_INLINE static Key BroadcastKey(const std::int8_t* p) {
+    int bits;
+    __builtin_memcpy(&bits, p, sizeof(bits));
+    return SetInt(bits);
+  }
+  // As an instruction, because g++ 12 keeps the sums of its intrinsic on the stack.
+  HEED_ALWAYS_INLINE static Ints Dot(Query q, Key k, Ints sum) {
+    asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(q), "x"(k));
+    return sum;
+  }
+  // Four rows of numbers from 0 to 255 as one step of queries.
+  HEED_ALWAYS_INLINE static void StoreBytes(std::int32_t* p, const Ints (&x)[kInt8Group]) {
+    const Ints low = _mm256_or_si256(x[0], _mm256_slli_epi32(x[1], 8));
+    const Ints high = _mm256_or_si256(x[2], _mm256_slli_epi32(x[3], 8));
+    StoreInts(p, _mm256_or_si256(low, _mm256_slli_epi32(high, 16)));
+  }
+};
+#endif
 
 }  // namespace
 }  // namespace heed::cpu
