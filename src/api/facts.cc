@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/os/os.h"
+#include "core/os/thread_pool.h"
 #include "cpu/backward.h"
 #include "cpu/decode.h"
 #include "cpu/forward.h"
@@ -93,6 +94,14 @@ core::Status ReadForcedThreads(std::int32_t* num_threads) {
                    core::os::kMaxThreads));
 }
 
+core::Status CheckSpinTime() {
+  std::int32_t spin_us = 0;
+  if (core::os::ReadSpinTime(&spin_us)) return {};
+  return core::InvalidArgument(
+      core::Format("HEED_SPIN_US = %.64s: must be a whole number of microseconds from 0 to %d",
+                   core::os::Environment("HEED_SPIN_US").c_str(), core::os::kMostSpinUs));
+}
+
 core::Status ReadFacts(const core::ExecOptions& exec, core::DeviceFacts* facts) {
   if (exec.backend == HEED_BACKEND_CUDA) return ReadCudaFacts(exec, facts);
   if (exec.backend == HEED_BACKEND_WEBGPU) return webgpu::ReadFacts(exec, &facts->webgpu);
@@ -104,6 +113,7 @@ core::Status ReadFacts(const core::ExecOptions& exec, core::DeviceFacts* facts) 
   facts->has_fast_bf16_dot = core::os::HasFastBf16Dot();
   std::int32_t forced_threads = 0;
   HEED_RETURN_IF_ERROR(ReadForcedThreads(&forced_threads));
+  HEED_RETURN_IF_ERROR(CheckSpinTime());
   facts->num_cores = forced_threads > 0 ? forced_threads : core::os::NumUsableCores();
   facts->cpu_backward_workspace = cpu::BackwardWorkspaceBytes;
   facts->cpu_forward_scratch = cpu::ForwardWorkerBytes;

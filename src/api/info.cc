@@ -42,8 +42,8 @@ struct Overrides {
 
 Overrides ReadOverrides() {
   Overrides overrides;
-  for (const Status& status :
-       {ReadForcedTarget(&overrides.target), ReadForcedThreads(&overrides.num_threads)}) {
+  for (const Status& status : {ReadForcedTarget(&overrides.target),
+                               ReadForcedThreads(&overrides.num_threads), CheckSpinTime()}) {
     if (!status.ok()) overrides.errors.push_back(status.message());
   }
   return overrides;

@@ -205,6 +205,22 @@ TEST(Info, NamesTheRemedyWithoutADriver) {
   EXPECT_TRUE(Contains(json, "\"cuda_devices\": []")) << json;
 }
 
+TEST(Plan, SpinTimeOfTheThreadPool) {
+  heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
+  const ForwardCall call;
+  for (const char* good : {"0", "50", "1000000"}) {
+    const ScopedEnvironment spin("HEED_SPIN_US", good);
+    EXPECT_EQ(heed_plan(HEED_OP_FORWARD, &call.args, &plan), HEED_OK) << heed_last_error();
+  }
+  for (const char* bad : {"-1", "20us", "1.5", "1000001", "99999999999999999999"}) {
+    const ScopedEnvironment spin("HEED_SPIN_US", bad);
+    const std::string message = "HEED_SPIN_US = " + std::string(bad) +
+                                ": must be a whole number of microseconds from 0 to 1000000";
+    ExpectRefused([](ForwardCall&) {}, HEED_INVALID_ARGUMENT, message);
+    EXPECT_TRUE(Contains(Info(HEED_INFO_TEXT), message));
+  }
+}
+
 TEST(Info, ShowsWhatTheEnvironmentForces) {
   const ScopedEnvironment target("HEED_CPU_TARGET", "generic");
   const ScopedEnvironment threads("HEED_NUM_THREADS", "3");

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <thread>
 #include <vector>
 
@@ -54,6 +55,55 @@ TEST(ThreadPool, CallsAfterThreadsHaveParked) {
     ParallelFor(3, Tally::Count, &tally);
   }
   EXPECT_TRUE(tally.EachRan(5));
+}
+
+// Threads that sit out small jobs and park meanwhile take part again, and those that join later do.
+TEST(ThreadPool, JobsOfAllSizesInTurn) {
+  constexpr int kRounds = 5;
+  for (int round = 0; round < kRounds; ++round) {
+    for (const std::int64_t num_workers : {2, 24, 3, 7, 40, 2, 12}) {
+      Tally tally(num_workers);
+      if (num_workers % 4 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      for (int i = 0; i < 20; ++i) ParallelFor(num_workers, Tally::Count, &tally);
+      EXPECT_TRUE(tally.EachRan(20)) << num_workers;
+    }
+  }
+}
+
+// Workers that wait for all others finish in time only if every parked thread is woken.
+TEST(ThreadPool, EveryParkedThreadWakesUp) {
+  static constexpr int kWorkers = 24;
+  struct Meeting {
+    std::atomic<int> arrived{0};
+    std::atomic<int> met{0};
+  };
+  for (int round = 0; round < 5; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    Meeting meeting;
+    ParallelFor(
+        kWorkers,
+        [](void* context, std::int64_t) {
+          auto& here = *static_cast<Meeting*>(context);
+          ++here.arrived;
+          const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+          while (here.arrived < kWorkers && std::chrono::steady_clock::now() < deadline) {
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
+          }
+          if (here.arrived == kWorkers) ++here.met;
+        },
+        &meeting);
+    ASSERT_EQ(meeting.met, kWorkers);
+  }
+}
+
+TEST(ThreadPool, IdleThreadsTakeNoCpuTime) {
+  Tally tally(8);
+  ParallelFor(8, Tally::Count, &tally);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const std::clock_t before = std::clock();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const double seconds = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  EXPECT_LT(seconds, 0.02);
 }
 
 // Two workers that wait for each other finish only if they run at the same time.

@@ -3,11 +3,13 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <condition_variable>
+#include <charconv>
+#include <chrono>
 #include <csignal>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <string>
 #include <system_error>
 #include <thread>
 
@@ -20,9 +22,10 @@
 namespace heed::core::os {
 namespace {
 
-// A hand-off while spinning costs one cache-line transfer; parking and waking costs a system call.
-// 4000 pauses are 20 to 150 us, longer than the gap between the calls of a model's layers.
-constexpr int kSpinPauses = 4000;
+// What a thread awaits has usually begun. 4000 pauses are 20 to 200 us.
+constexpr int kPausesBeforeYield = 4000;
+// Pauses between looks at the clock, 0.5 to 2 us.
+constexpr int kPausesPerLook = 32;
 
 void Pause() {
 #if defined(__SSE2__)
@@ -33,6 +36,23 @@ void Pause() {
 }
 
 thread_local bool runs_workers = false;  // this thread is inside a body of ParallelFor
+
+template <class Ready>
+void Await(const Ready& ready) {
+  for (int i = 0; !ready(); ++i) {
+    if (i < kPausesBeforeYield) {
+      Pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+std::chrono::microseconds SpinTime() {
+  std::int32_t spin_us = 0;
+  ReadSpinTime(&spin_us);
+  return std::chrono::microseconds(spin_us);
+}
 
 // Workers of a job are taken one by one from `state`, by pool threads and by the caller alike, so a
 // job never waits for a thread that has not woken up: whoever is there takes what is left.
@@ -55,7 +75,8 @@ class Pool {
     state_.store(job << 32 | static_cast<std::uint64_t>(num_workers), std::memory_order_seq_cst);
     if (num_parked_.load(std::memory_order_seq_cst) > 0) Wake(num_workers - 1);
     TakeWorkers();
-    while (unfinished_.load(std::memory_order_acquire) != 0) WaitForOthers();
+    // The last workers of others usually finish within a tile of work.
+    Await([this] { return unfinished_.load(std::memory_order_acquire) == 0; });
     return true;
   }
 
@@ -72,34 +93,39 @@ class Pool {
     }
   }
 
-  // The last workers of others usually finish within a tile of work.
-  void WaitForOthers() {
-    for (int i = 0; i < kSpinPauses; ++i) {
-      if (unfinished_.load(std::memory_order_acquire) == 0) return;
-      Pause();
-    }
-    std::this_thread::yield();
+  // One system call wakes all: a thread at a time costs the caller 2 us each, and waking by turns,
+  // some wait for the slow start of others.
+  void Wake(std::int64_t num_wanted) {
+    num_wakes_.fetch_add(1, std::memory_order_seq_cst);
+    if (num_wanted >= num_threads_) return num_wakes_.notify_all();
+    for (std::int64_t i = 0; i < num_wanted; ++i) num_wakes_.notify_one();
   }
 
-  void Wake(std::int64_t num_wanted) {
-    const std::lock_guard<std::mutex> lock(park_mutex_);
-    if (num_wanted >= num_threads_) return parked_.notify_all();
-    for (std::int64_t i = 0; i < num_wanted; ++i) parked_.notify_one();
+  void SpinForWork() const {
+    const auto end = std::chrono::steady_clock::now() + spin_time_;
+    do {
+      for (int i = 0; i < kPausesPerLook; ++i) {
+        if (HasWork(state_.load(std::memory_order_relaxed))) return;
+        Pause();
+      }
+    } while (std::chrono::steady_clock::now() < end);
   }
 
   void ParkUntilWork() {
-    std::unique_lock<std::mutex> lock(park_mutex_);
-    num_parked_.fetch_add(1, std::memory_order_seq_cst);
-    parked_.wait(lock, [&] { return HasWork(state_.load(std::memory_order_seq_cst)); });
-    num_parked_.fetch_sub(1, std::memory_order_relaxed);
+    for (;;) {
+      const std::int32_t seen = num_wakes_.load(std::memory_order_seq_cst);
+      num_parked_.fetch_add(1, std::memory_order_seq_cst);
+      const bool has_work = HasWork(state_.load(std::memory_order_seq_cst));
+      if (!has_work) num_wakes_.wait(seen, std::memory_order_seq_cst);
+      num_parked_.fetch_sub(1, std::memory_order_relaxed);
+      if (has_work || HasWork(state_.load(std::memory_order_relaxed))) return;
+    }
   }
 
   void ThreadMain() {
     runs_workers = true;
     while (true) {
-      for (int i = 0; i < kSpinPauses && !HasWork(state_.load(std::memory_order_relaxed)); ++i) {
-        Pause();
-      }
+      SpinForWork();
       if (!HasWork(state_.load(std::memory_order_relaxed))) ParkUntilWork();
       TakeWorkers();
     }
@@ -123,6 +149,7 @@ class Pool {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
+  const std::chrono::microseconds spin_time_ = SpinTime();
   std::mutex in_use_;
   std::int64_t num_threads_ = 0;
   WorkerBody body_ = nullptr;
@@ -130,8 +157,7 @@ class Pool {
   alignas(64) std::atomic<std::uint64_t> state_{0};
   alignas(64) std::atomic<std::int64_t> unfinished_{0};
   alignas(64) std::atomic<int> num_parked_{0};
-  std::mutex park_mutex_;
-  std::condition_variable parked_;
+  std::atomic<std::int32_t> num_wakes_{0};  // parked threads wait for it to change
 };
 
 std::atomic<Pool*> the_pool{nullptr};
@@ -159,6 +185,20 @@ void RunHere(std::int64_t num_workers, WorkerBody body, void* context) {
 
 }  // namespace
 
+bool ReadSpinTime(std::int32_t* spin_us) {
+  *spin_us = kDefaultSpinUs;
+  const std::string text = Environment("HEED_SPIN_US");
+  if (text.empty()) return true;
+  const char* const end = text.data() + text.size();
+  std::int32_t given = 0;
+  const std::from_chars_result parsed = std::from_chars(text.data(), end, given);
+  if (parsed.ec != std::errc{} || parsed.ptr != end || given < 0 || given > kMostSpinUs) {
+    return false;
+  }
+  *spin_us = given;
+  return true;
+}
+
 void ParallelFor(std::int64_t num_workers, WorkerBody body, void* context) {
   if (num_workers <= 1 || runs_workers) return RunHere(num_workers, body, context);
   Pool* pool = GetPool();
@@ -169,13 +209,7 @@ void ParallelFor(std::int64_t num_workers, WorkerBody body, void* context) {
 }
 
 void AwaitTurn(std::atomic_ref<std::int32_t> turn, std::int32_t value) {
-  for (int i = 0; turn.load(std::memory_order_acquire) != value; ++i) {
-    if (i < kSpinPauses) {
-      Pause();
-    } else {
-      std::this_thread::yield();
-    }
-  }
+  Await([&] { return turn.load(std::memory_order_acquire) == value; });
 }
 
 }  // namespace heed::core::os
