@@ -6,14 +6,19 @@ Every side gets the same numbers in the same memory ([B, H, S, D]; ONNX Runtime,
 anything is timed. Rounds are interleaved, heed, peer, peer, heed, ..., and a ratio is the median
 over rounds of peer time over heed time. Peers that are not installed or lack the case are left out:
 ONNX Runtime runs fp32 forward passes, by MultiHeadAttention with as many KV heads as query heads
-and by GroupQueryAttention, which is always causal, with fewer; NumPy those with as many KV heads,
-up to --numpy-limit keys. Of a backward pass only the pass itself is timed.
+and by GroupQueryAttention, which is always causal, with fewer; NumPy fp32 forward passes whose
+scores fit the memory. Of a backward pass only the pass itself is timed.
 
 Op decode is one new token against a full cache of each of --decode-lengths keys, 32 query heads on
 8 KV heads, D = 128, beside PyTorch in the faster of two memory layouts (compare_cpu_decode.py).
-Beside the JSON comes a plot of the ratios, where matplotlib is installed.
 
-usage: compare_cpu.py [--threads N] [--rounds N] [--lengths 128,...] [--json FILE] ...
+Without options the whole of it runs, in 20 minutes or less on two cores: what would take longer
+than --case-seconds, judged by the next shorter length, is left out and named at the end. On many
+cores, or with more --case-seconds, everything runs. Results go to build/compare-cpu, a JSON file
+and a plot for each op; bench/results/<machine> keeps those of known machines.
+
+usage: compare_cpu.py [--threads N] [--ops forward,...] [--lengths 128,...] [--results FOLDER] ...
+       compare_cpu.py --plot FILE.json ...
 """
 
 import argparse
@@ -25,6 +30,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BATCH, HEADS = 1, 8
@@ -44,39 +50,49 @@ def commit():
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--lengths", default="128,512,1024,4096,16384")
-    parser.add_argument("--decode-lengths", default="1024,4096,16384,65536,131072")
+    parser.add_argument("--rounds", type=int, default=5, help="most rounds of a case")
+    parser.add_argument("--lengths", default="128,256,512,1024,2048,4096,8192,16384")
+    parser.add_argument("--decode-lengths",
+                        default="1024,2048,4096,8192,16384,32768,65536,131072")
     parser.add_argument("--head-dims", default="64,128")
     parser.add_argument("--kv-heads", default="8,2")
+    parser.add_argument("--masks", default="full,causal")
     parser.add_argument("--ops", default="forward,backward,decode")
     parser.add_argument("--dtypes", default="float32,bfloat16")
+    parser.add_argument("--peers", default="torch,onnxruntime,numpy")
     parser.add_argument("--slice-seconds", type=float, default=0.02)
-    parser.add_argument("--numpy-limit", type=int, default=4096)
+    parser.add_argument("--case-seconds", type=float, default=16,
+                        help="most time of a case: sets its rounds, leaves out what takes longer")
     parser.add_argument("--commit", default=commit(), help="of heed, where git does not know it")
-    parser.add_argument("--json")
+    parser.add_argument("--results", default=str(ROOT / "build/compare-cpu"),
+                        help="folder of cpu-peers-<op>.json")
+    parser.add_argument("--merge", action="store_true", help="keep the other cases of these files, "
+                        "which a run of the same commit, machine and threads must have written")
+    parser.add_argument("--plot", nargs="+", metavar="FILE", help="only draw these results again")
     return parser.parse_args()
 
 
 OPTIONS = parse_options()
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
+from cpu.peer_plots import draw  # noqa: E402
+
+if OPTIONS.plot:
+    sys.exit(0 if all([draw(path) for path in OPTIONS.plot]) else "matplotlib is not installed")
+
 # Read by the BLAS of NumPy when it is loaded.
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = str(OPTIONS.threads)
 
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-
-sys.path.insert(0, str(ROOT / "python"))
-sys.path.insert(0, str(ROOT / "bench"))
+try:
+    import numpy as np
+    import torch
+except ImportError as error:
+    sys.exit(f"{error}: pip install torch numpy onnx onnxruntime matplotlib")
 import compare_cpu_decode  # noqa: E402
 from compare_cpu_decode import Tensor, timed, timed_alone  # noqa: E402
+from cpu.peers import numpy_bytes, numpy_forward, onnx_forward, onnxruntime, sdpa  # noqa: E402
+from cpu.peers import torch_backward  # noqa: E402
 from heed import abi, library  # noqa: E402
-
-try:
-    import onnx
-    import onnxruntime
-except ImportError:
-    onnxruntime = None
 
 
 class Heed:
@@ -128,97 +144,36 @@ class Heed:
         return self.gradients
 
 
-def sdpa(q, k, v, causal):
-    return torch.nn.functional.scaled_dot_product_attention(
-        q, k, v, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1])
+def available_bytes():
+    for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable"):
+            return 1024 * int(line.split()[1])
+    return 0
 
 
-def torch_backward(q, k, v, d_o, causal):
-    leaves = [t.detach().clone().requires_grad_() for t in (q, k, v)]
-    o = sdpa(*leaves, causal)
-    return lambda: list(torch.autograd.grad(o, leaves, d_o, retain_graph=True))
+def has_peer(name, case):
+    if name not in OPTIONS.peers.split(",") or case["dtype"] != "float32":
+        return False
+    if name == "onnxruntime":
+        return onnxruntime is not None and (case["kv_heads"] == HEADS or case["causal"])
+    return numpy_bytes(HEADS, case["length"], case["length"]) < 0.6 * available_bytes()
 
 
-def onnx_session(node, inputs, output):
-    """An ONNX Runtime session of one node; inputs and output are {name: (type, shape)}."""
-    value = lambda name, of: onnx.helper.make_tensor_value_info(name, *of)
-    graph = onnx.helper.make_graph([node], "attention",
-                                   [value(name, of) for name, of in inputs.items()],
-                                   [value(name, of) for name, of in output.items()])
-    model = onnx.helper.make_model(graph, ir_version=10, opset_imports=[
-        onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.microsoft", 1)])
-    session_options = onnxruntime.SessionOptions()
-    session_options.intra_op_num_threads = OPTIONS.threads
-    return onnxruntime.InferenceSession(model.SerializeToString(), session_options,
-                                        providers=["CPUExecutionProvider"])
-
-
-def onnx_forward(q, k, v, causal):
-    """MultiHeadAttention or GroupQueryAttention of ONNX Runtime; gives [B, H, S, D]."""
-    batch, heads, length, head_dim = q.shape
-    floats, ints = onnx.TensorProto.FLOAT, onnx.TensorProto.INT32
-    inputs = {name: (floats, [batch, length, t.shape[1] * head_dim])
-              for name, t in zip("qkv", (q, k, v))}
-    feeds = {name: t.transpose(1, 2).reshape(inputs[name][1]).contiguous().numpy()
-             for name, t in zip("qkv", (q, k, v))}
-    outputs = {"o": (floats, inputs["q"][1])}
-    if k.shape[1] == heads:
-        node = onnx.helper.make_node("MultiHeadAttention", ["q", "k", "v"], ["o"],
-                                     domain="com.microsoft", num_heads=heads,
-                                     unidirectional=int(causal))
-    else:
-        node = onnx.helper.make_node(
-            "GroupQueryAttention", ["q", "k", "v", "", "", "last", "length"],
-            ["o", "present_k", "present_v"], domain="com.microsoft", num_heads=heads,
-            kv_num_heads=k.shape[1])
-        inputs |= {"last": (ints, [batch]), "length": (ints, [1])}
-        feeds |= {"last": np.full(batch, length - 1, np.int32),
-                  "length": np.array([length], np.int32)}
-        outputs |= {name: (floats, list(k.shape)) for name in ("present_k", "present_v")}
-    session = onnx_session(node, inputs, outputs)
-    run = lambda: session.run(["o"], feeds)[0]
-    as_heads = lambda o: torch.from_numpy(o).reshape(batch, length, heads, head_dim).transpose(1, 2)
-    return lambda: [as_heads(run())]
-
-
-def has_onnx(case):
-    return (onnxruntime is not None and case["dtype"] == "float32" and
-            (case["kv_heads"] == HEADS or case["causal"]))
-
-
-def numpy_forward(q, k, v, causal):
-    q, k, v = (t.numpy() for t in (q, k, v))
-    scale = np.float32(q.shape[-1] ** -0.5)
-    hidden = np.triu(np.ones((q.shape[2], k.shape[2]), dtype=bool), 1) if causal else None
-
-    def run():
-        scores = np.matmul(q, np.swapaxes(k, -1, -2))
-        scores *= scale
-        if hidden is not None:
-            scores[..., hidden] = -np.inf
-        scores -= scores.max(axis=-1, keepdims=True)
-        np.exp(scores, out=scores)
-        scores /= scores.sum(axis=-1, keepdims=True)
-        return [torch.from_numpy(np.matmul(scores, v))]
-    return run
-
-
-def calls_of(case):
-    """{name: call} of heed and of every peer that has the case, and heed's kernel."""
+def calls_of(case, peers):
+    """{name: call} of heed, PyTorch and those of `peers` that have the case; heed's kernel."""
     dtype = getattr(torch, case["dtype"])
     generator = torch.Generator().manual_seed(1)
-    draw = lambda heads: torch.randn(BATCH, heads, case["length"], case["head_dim"],
-                                     generator=generator).to(dtype)
-    q, k, v, d_o = (draw(heads) for heads in (HEADS, case["kv_heads"], case["kv_heads"], HEADS))
+    draw_heads = lambda heads: torch.randn(BATCH, heads, case["length"], case["head_dim"],
+                                           generator=generator).to(dtype)
+    q, k, v, d_o = (draw_heads(n) for n in (HEADS, case["kv_heads"], case["kv_heads"], HEADS))
     causal, heed = case["causal"], Heed(q, k, v, case["causal"])
     if case["op"] == "backward":
         heed.prepare_backward(q, k, v, d_o)
         return {"heed": heed.backward, "torch": torch_backward(q, k, v, d_o, causal)}, heed.kernel
     calls = {"heed": heed.forward, "torch": lambda: [sdpa(q, k, v, causal)]}
-    if has_onnx(case):
-        calls["onnxruntime"] = onnx_forward(q, k, v, causal)
-    if (case["kv_heads"] == HEADS and dtype == torch.float32 and
-            case["length"] <= OPTIONS.numpy_limit):
+    if "onnxruntime" in peers:
+        calls["onnxruntime"] = onnx_forward(q, k, v, causal, OPTIONS.threads)
+    if "numpy" in peers:
         calls["numpy"] = numpy_forward(q, k, v, causal)
     return calls, heed.kernel
 
@@ -239,21 +194,63 @@ def useful_flops(case):
     return float(BATCH * HEADS * pairs * per_pair)
 
 
-def measure(case):
-    calls, kernel = calls_of(case)
+class Estimate:
+    """Seconds of one call of a case, from the longest case of its kind so far."""
+
+    def __init__(self):
+        self.known = {}
+
+    @staticmethod
+    def kind(case):
+        return tuple(value for name, value in case.items() if name != "length")
+
+    def seconds(self, case, name):
+        """0 where nothing is known."""
+        length, seconds = self.known.get((self.kind(case), name), (case["length"], 0.0))
+        return seconds * (case["length"] / length) ** 2
+
+    def learn(self, case, seconds):
+        for name, value in seconds.items():
+            self.known[self.kind(case), name] = (case["length"], value)
+
+
+ESTIMATE = Estimate()
+
+
+def first_calls(calls):
+    """Differences to PyTorch and seconds of one call of each: short ones are called again, when
+    threads are there and memory is mapped."""
+    off, seconds, expected = {}, {}, None
+    for name in ["torch", *(name for name in calls if name != "torch")]:
+        begin = time.perf_counter()
+        result = calls[name]()
+        seconds[name] = time.perf_counter() - begin
+        expected = result if expected is None else expected
+        off[name] = difference(result, expected)
+        if seconds[name] < 1:
+            seconds[name] = timed(calls[name], 1, OPTIONS.threads)
+    return {name: off[name] for name in calls}, seconds
+
+
+def measure(case, peers):
+    calls, kernel = calls_of(case, peers)
     with torch.no_grad() if case["op"] == "forward" else torch.enable_grad():
-        expected = calls["torch"]()
-        off = {name: difference(call(), expected) for name, call in calls.items()}
-        repeats = {name: max(1, int(OPTIONS.slice_seconds / timed(call, 1, OPTIONS.threads)))
-                   for name, call in calls.items()}
+        off, first = first_calls(calls)
+        ESTIMATE.learn(case, first)
+        repeats = {name: max(1, int(OPTIONS.slice_seconds / first[name])) for name in calls}
+        round_seconds = sum(max(OPTIONS.slice_seconds, first[name]) + 0.02 for name in calls)
+        rounds = max(1, min(OPTIONS.rounds, int(OPTIONS.case_seconds / round_seconds)))
         times = {name: [] for name in calls}
-        for _ in range(OPTIONS.rounds):
+        for _ in range(rounds):
             for name, call in calls.items():
-                times[name].append(timed_alone(call, repeats[name], OPTIONS.threads))
-    ratio = {name: statistics.median(t / own for t, own in zip(times[name], times["heed"]))
-             for name in calls}
+                # A long call needs none before it to wake its threads.
+                clocked = timed if first[name] > 1 else timed_alone
+                times[name].append(clocked(call, repeats[name], OPTIONS.threads))
+    ratios = {name: [t / own for t, own in zip(times[name], times["heed"])] for name in calls}
     seconds = {name: statistics.median(samples) for name, samples in times.items()}
-    return {**case, "kernel": kernel, "seconds": seconds, "ratio": ratio,
+    return {**case, "kernel": kernel, "rounds": rounds, "seconds": seconds,
+            "ratio": {name: statistics.median(each) for name, each in ratios.items()},
+            "ratio_min": {name: min(each) for name, each in ratios.items()},
             "tflops": {name: useful_flops(case) / s / 1e12 for name, s in seconds.items()},
             "difference_to_torch": off}
 
@@ -264,13 +261,31 @@ def measure_decode(case):
         {"dtype": case["dtype"], "batch": 1, "group": DECODE_GROUP, "keys": case["length"]},
         OPTIONS)
     flops = 4.0 * case["heads"] * case["length"] * case["head_dim"]
-    seconds = {"heed": result["seconds"], "torch": min(result["peer_seconds"].values())}
-    return {**case, "kernel": result["kernel"], "seconds": seconds,
-            "ratio": {"heed": 1.0, "torch": result["speedup"]},
-            "tflops": {name: flops / s / 1e12 for name, s in seconds.items()},
-            "gigabytes_per_second": result["gigabytes_per_second"],
-            "difference_to_torch": {
-                "heed": result["max_abs_difference"] / result["largest"], "torch": 0.0}}
+    kept = {name: result[name] for name in (
+        "kernel", "seconds", "ratio", "ratio_min", "torch_layout", "gigabytes_per_second",
+        "difference_to_torch")}
+    return {**case, **kept, "rounds": OPTIONS.rounds,
+            "tflops": {name: flops / s / 1e12 for name, s in result["seconds"].items()}}
+
+
+def measure_or_leave_out(case):
+    """(result or None, [what is left out])"""
+    if case["op"] == "decode":
+        return measure_decode(case), []
+    left_out, peers = [], []
+    limit = OPTIONS.case_seconds / 2
+    for name in ("onnxruntime", "numpy"):
+        if case["op"] != "forward" or not has_peer(name, case):
+            continue
+        seconds = ESTIMATE.seconds(case, name)
+        if seconds > limit:
+            left_out.append(f"{name} of {case_text(case)}: would take {seconds:.0f} s a call")
+        else:
+            peers.append(name)
+    seconds = sum(ESTIMATE.seconds(case, name) for name in ("heed", "torch", *peers))
+    if seconds > limit:
+        return None, [f"{case_text(case)}: would take {seconds:.0f} s a round"]
+    return measure(case, peers), left_out
 
 
 def cases():
@@ -287,7 +302,7 @@ def cases():
         for dtype in OPTIONS.dtypes.split(","):
             for kv_heads in numbers(OPTIONS.kv_heads):
                 for head_dim in numbers(OPTIONS.head_dims):
-                    for causal in (False, True):
+                    for causal in (mask == "causal" for mask in OPTIONS.masks.split(",")):
                         for length in numbers(OPTIONS.lengths):
                             yield {"op": op, "dtype": dtype, "heads": HEADS, "kv_heads": kv_heads,
                                    "head_dim": head_dim, "causal": causal, "length": length}
@@ -300,63 +315,73 @@ def cpu_model():
     return platform.machine()
 
 
-def save(results):
-    if OPTIONS.json:
-        report = {"cpu": cpu_model(), "commit": OPTIONS.commit, "threads": OPTIONS.threads,
-                  "rounds": OPTIONS.rounds,
-                  "clock": "CPU time of the process" if OPTIONS.threads == 1 else "wall",
-                  "torch": torch.__version__,
-                  "onnxruntime": onnxruntime.__version__ if onnxruntime else None,
-                  "numpy": np.__version__, "cases": results}
-        pathlib.Path(OPTIONS.json).write_text(json.dumps(report, indent=1) + "\n")
+def case_text(case):
+    return (f"{case['op']:8} {case['dtype']:8} heads {case['heads']}/{case['kv_heads']} "
+            f"D {case['head_dim']:3} {'causal' if case['causal'] else 'full  '} "
+            f"L {case['length']:6}")
 
 
-def draw_ratios(results):
-    """One panel per peer: how many times as long it takes, by length, a line per kind of case."""
-    try:
-        import matplotlib
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        return
-    peers = sorted({peer for r in results for peer in r["ratio"] if peer != "heed"})
-    if not OPTIONS.json or not peers:
-        return
-    figure, panels = pyplot.subplots(1, len(peers), figsize=(6 * len(peers), 6), squeeze=False)
-    for panel, peer in zip(panels[0], peers):
-        lines = {}
-        for r in (r for r in results if peer in r["ratio"]):
-            kind = (f"{r['op']} {r['dtype']} {r['heads']}/{r['kv_heads']} D = {r['head_dim']}"
-                    f"{' causal' if r['causal'] else ''}")
-            lines.setdefault(kind, []).append((r["length"], r["ratio"][peer]))
-        for kind, points in lines.items():
-            panel.plot(*zip(*points), marker="o", markersize=3, label=kind)
-        panel.axhline(1.0, color="black", linewidth=0.8)
-        panel.set(xscale="log", yscale="log", xlabel="length",
-                  ylabel=f"time of {peer} / time of heed", title=f"{cpu_model()}: beside {peer}")
-        panel.legend(fontsize=5)
-    figure.tight_layout()
-    figure.savefig(pathlib.Path(OPTIONS.json).with_suffix(".svg"))
+class Results:
+    """The file of one op."""
+
+    def __init__(self, op):
+        self.path = pathlib.Path(OPTIONS.results) / f"cpu-peers-{op}.json"
+        self.head = {"cpu": cpu_model(), "commit": OPTIONS.commit, "threads": OPTIONS.threads,
+                     "clock": "CPU time of the process" if OPTIONS.threads == 1 else "wall",
+                     "torch": torch.__version__,
+                     "onnxruntime": onnxruntime.__version__ if onnxruntime else None,
+                     "numpy": np.__version__}
+        self.cases, self.runs = {}, 1
+        if OPTIONS.merge and self.path.exists():
+            self.merge(json.loads(self.path.read_text()))
+
+    def merge(self, before):
+        for name, value in self.head.items():
+            if before[name] != value:
+                sys.exit(f"--merge: {self.path} has {name} = {before[name]}, this run {value}")
+        self.runs += before["runs"]
+        for case in before["cases"]:
+            self.add(case)
+
+    def add(self, result):
+        key = tuple(result[name] for name in ("dtype", "kv_heads", "head_dim", "causal", "length"))
+        self.cases[key] = result
+
+    def save(self):
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        ordered = [self.cases[key] for key in sorted(self.cases)]
+        text = json.dumps({**self.head, "runs": self.runs, "cases": ordered}, indent=1)
+        self.path.write_text(text + "\n")
 
 
 def main():
     torch.set_num_threads(OPTIONS.threads)
-    results, wrong = [], 0
+    if onnxruntime is None:
+        print("onnxruntime or onnx is not installed: pip install onnx onnxruntime", flush=True)
+    files = {op: Results(op) for op in OPTIONS.ops.split(",")}
+    wrong, left_out, begin = 0, [], time.monotonic()
     for case in cases():
-        result = measure_decode(case) if case["op"] == "decode" else measure(case)
-        results.append(result)
+        result, without = measure_or_leave_out(case)
+        left_out += without
+        if result is None:
+            continue
         peers = ", ".join(f"{name} {result['ratio'][name]:.2f}x" for name in result["ratio"]
                           if name != "heed")
-        heed_off = result["difference_to_torch"]["heed"]
-        is_wrong = not heed_off <= TOLERANCE[case["dtype"]]
-        wrong += is_wrong
-        print(f"{case['op']:8} {case['dtype']:8} heads {case['heads']}/{case['kv_heads']} "
-              f"D {case['head_dim']:3} {'causal' if case['causal'] else 'full  '} "
-              f"L {case['length']:5}: {1e3 * result['seconds']['heed']:9.3f} ms; {peers}; "
-              f"difference {heed_off:.1e}{' WRONG' if is_wrong else ''}", flush=True)
+        is_wrong = [name for name, off in result["difference_to_torch"].items()
+                    if not off <= TOLERANCE[case["dtype"]]]
+        wrong += "heed" in is_wrong
+        print(f"{case_text(case)}: {1e3 * result['seconds']['heed']:9.3f} ms; {peers}; "
+              f"difference {result['difference_to_torch']['heed']:.1e}"
+              + "".join(f"; {name} is WRONG" for name in is_wrong), flush=True)
+        files[case["op"]].add(result)
         # After every case: a run that is stopped keeps what it has.
-        save(results)
-    draw_ratios(results)
+        files[case["op"]].save()
+    for text in left_out:
+        print(f"left out: {text}")
+    for file in files.values():
+        if file.cases:
+            print(f"wrote {file.path}", *(f"and {path}" for path in draw(file.path)))
+    print(f"{time.monotonic() - begin:.0f} s")
     return 1 if wrong else 0
 
 
