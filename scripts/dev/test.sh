@@ -21,8 +21,8 @@ readonly AARCH64_WHOLE_CPU=max  # has everything
 # CPU -> the instruction sets whose kernels are tested on it.
 declare -rA AARCH64_TARGETS=(
   [cortex-a72]=generic  # neither dot products nor SVE
-  ['max,sve=off']='neondot,neonbf16'
-  ['max,sve128=on']='neondot,neonbf16'  # SVE too short to pay
+  ['max,sve=off']='neondot,neonbf16,neoni8mm'
+  ['max,sve128=on']='neondot,neonbf16,neoni8mm'  # SVE too short to pay
   ['max,sve256=on']=sve256
   [a64fx]=sve512)  # and nothing newer
 readonly AARCH64_FAST_CPUS=('max,sve=off' a64fx)

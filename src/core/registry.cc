@@ -42,8 +42,8 @@ constexpr std::array<const char*, 4> kBackendNames = {"cpu", "cuda", "webgpu", "
 constexpr std::array<const char*, kNumOps> kOpNames = {"forward", "backward",    "decode",
                                                        "combine", "quantize_kv", "dropout_mask"};
 constexpr std::array<const char*, kNumCpuTargets> kCpuTargetNames = {
-    "none", "generic", "avx2",     "avxvnni", "avx512", "avx512bf16",
-    "amx",  "neondot", "neonbf16", "sve256",  "sve512"};
+    "none", "generic", "avx2",     "avxvnni",  "avx512", "avx512bf16",
+    "amx",  "neondot", "neonbf16", "neoni8mm", "sve256", "sve512"};
 
 using RowsByOp = std::array<std::vector<const KernelRow*>, kNumOps>;
 

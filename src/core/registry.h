@@ -24,10 +24,11 @@ enum class CpuTarget : std::uint8_t {
   kAmx,
   kNeonDot,   // 128 bits with byte dot products
   kNeonBf16,  // and with bf16 ones
+  kNeonI8mm,  // and with products of byte matrices
   kSve256,    // SVE of exactly so many bits
   kSve512
 };
-inline constexpr int kNumCpuTargets = 11;
+inline constexpr int kNumCpuTargets = 12;
 
 // What a CUDA row is tuned for. It runs other problems too, ranked below rows tuned for them.
 enum class CudaUse : std::uint8_t {

@@ -13,6 +13,7 @@ extern const Int8Kernel kAmxInt8Kernel;
 #elif defined(__aarch64__)
 extern const Int8Kernel kNeonDotInt8Kernel;
 extern const Int8Kernel kNeonBf16Int8Kernel;
+extern const Int8Kernel kNeonI8mmInt8Kernel;
 extern const Int8Kernel kSve256Int8Kernel;
 extern const Int8Kernel kSve512Int8Kernel;
 #endif
@@ -38,6 +39,8 @@ const Int8Kernel* FindInt8Kernel(core::CpuTarget target) {
       return &kNeonDotInt8Kernel;
     case core::CpuTarget::kNeonBf16:
       return &kNeonBf16Int8Kernel;
+    case core::CpuTarget::kNeonI8mm:
+      return &kNeonI8mmInt8Kernel;
     case core::CpuTarget::kSve256:
       return &kSve256Int8Kernel;
     case core::CpuTarget::kSve512:

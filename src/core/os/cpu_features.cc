@@ -156,12 +156,15 @@ const char* WhyNoSve(int vector_bytes) {
 }
 
 const char* WhyNotArm(CpuTarget target) {
-  constexpr unsigned long kDotProducts = 1ul << 20, kBf16 = 1ul << 14;
+  constexpr unsigned long kDotProducts = 1ul << 20, kBf16 = 1ul << 14, kByteMatrices = 1ul << 13;
   switch (target) {
     case CpuTarget::kSve256:
       return WhyNoSve(32);
     case CpuTarget::kSve512:
       return WhyNoSve(64);
+    case CpuTarget::kNeonI8mm:
+      if ((getauxval(AT_HWCAP2) & kByteMatrices) == 0) return "this CPU has no i8mm";
+      [[fallthrough]];
     case CpuTarget::kNeonBf16:
       if ((getauxval(AT_HWCAP2) & kBf16) == 0) return "this CPU has no bf16";
       [[fallthrough]];

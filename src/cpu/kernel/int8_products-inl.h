@@ -39,13 +39,67 @@ HEED_ALWAYS_INLINE inline void StartInt8Sums(const std::int32_t* starts,
   });
 }
 
+// Adds two steps, for lanes that are pairs of lines by pairs of rows: sums[2 n][v] holds {line 2 n
+// and rows 0, 1, line 2 n + 1 and rows 0, 1} of vector v, sums[2 n + 1][v] the same of rows 2, 3.
+template <class Isa, int kLines, int kVecs>
+HEED_ALWAYS_INLINE inline void AddInt8Matrices(const std::int32_t* rows, const std::int8_t* lines,
+                                               typename Isa::Ints (&sums)[kLines][kVecs]) {
+  static_assert(Isa::kLanes == 4 && kLines % 4 == 0);
+  typename Isa::Ints of_rows[2][kVecs];
+  Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+    const auto first = Isa::LoadInts(rows + v.value * Isa::kLanes);
+    const auto second = Isa::LoadInts(rows + kInt8TileRows + v.value * Isa::kLanes);
+    of_rows[0][v.value] = Isa::ZipLow(first, second);
+    of_rows[1][v.value] = Isa::ZipHigh(first, second);
+  });
+  Unroll<kLines / 4>([&](auto four) HEED_ALWAYS_INLINE {
+    const std::int8_t* at = lines + four.value * 4 * kInt8Group;
+    const auto first = Isa::LoadInts(at);
+    const auto second = Isa::LoadInts(at + kInt8StepBytes);
+    const typename Isa::Ints pairs[2] = {Isa::ZipLow(first, second), Isa::ZipHigh(first, second)};
+    Unroll<2>([&](auto pair) HEED_ALWAYS_INLINE {
+      constexpr int kLine = 4 * four.value + 2 * pair.value;
+      Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+        Unroll<2>([&](auto half) HEED_ALWAYS_INLINE {
+          auto& sum = sums[kLine + half.value][v.value];
+          sum = Isa::MatrixDot(pairs[pair.value], of_rows[half.value][v.value], sum);
+        });
+      });
+    });
+  });
+}
+
+// Between lanes that are rows of a line and those of AddInt8Matrices, either way.
+template <class Isa, int kLines, int kVecs>
+HEED_ALWAYS_INLINE inline void ExchangeInt8Lanes(typename Isa::Ints (&sums)[kLines][kVecs]) {
+  Unroll<kLines / 2>([&](auto pair) HEED_ALWAYS_INLINE {
+    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
+      auto& even = sums[2 * pair.value][v.value];
+      auto& odd = sums[2 * pair.value + 1][v.value];
+      const auto low = Isa::JoinLow(even, odd);
+      odd = Isa::JoinHigh(even, odd);
+      even = low;
+    });
+  });
+}
+
 // Adds num_steps products of four bytes. rows: steps in the format of queries; lines: packed keys
 // or values, line n at n * 4.
 template <class Isa, int kLines, int kVecs>
 HEED_ALWAYS_INLINE inline void AddInt8Products(const std::int32_t* rows, const std::int8_t* lines,
                                                std::int64_t num_steps,
                                                typename Isa::Ints (&sums)[kLines][kVecs]) {
-  for (std::int64_t step = 0; step < num_steps; ++step) {
+  std::int64_t step = 0;
+  if constexpr (Isa::kHasMatrices) {
+    ExchangeInt8Lanes<Isa>(sums);
+    for (; step + 2 <= num_steps; step += 2) {
+      AddInt8Matrices<Isa>(rows, lines, sums);
+      rows += 2 * Isa::kQueryVectors * kInt8TileRows;
+      lines += 2 * kInt8StepBytes;
+    }
+    ExchangeInt8Lanes<Isa>(sums);
+  }
+  for (; step < num_steps; ++step) {
     typename Isa::Query of_rows[kVecs];
     Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
       of_rows[v.value] = Isa::LoadQuery(rows + v.value * Isa::kLanes);

@@ -28,6 +28,7 @@ struct Int8Avx2 {
   // vpmaddubsw saturates; vpmaddwd on words does not.
   static constexpr Int8QueryFormat kQueryFormat = Int8QueryFormat::kWords;
   static constexpr bool kHasPairs = false;
+  static constexpr bool kHasMatrices = false;
   static constexpr int kWeightOffset = 0;
   // Vectors of rows whose exponentials advance together, of two keys each.
   static constexpr int kStepVectors = 1;

@@ -17,6 +17,7 @@ struct Int8Avx512Lanes {
   using Vec = __m512;
 
   static constexpr int kLanes = 16;
+  static constexpr bool kHasMatrices = false;
   // 32 registers: 8 x 3 sums, 3 operands and a broadcast.
   static constexpr int kTileVectors = 3;
   static constexpr int kTileRows = 8;

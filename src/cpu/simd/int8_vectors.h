@@ -20,6 +20,8 @@ struct Int8Vectors {
   using Vec = typename Floats::Vec;
 
   static constexpr int kLanes = Floats::kLanes;
+  // Products of two lines and two rows, 8 bytes of each, by one instruction.
+  static constexpr bool kHasMatrices = false;
 
   HEED_ALWAYS_INLINE static Ints SetInt(std::int32_t x) { return Ints{} + x; }
   HEED_ALWAYS_INLINE static Ints LoadInts(const void* p) {
