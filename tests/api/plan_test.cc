@@ -104,9 +104,10 @@ TEST(Plan, EnvironmentThatNamesNothing) {
     ExpectRefused([](ForwardCall&) {}, HEED_INVALID_ARGUMENT, "HEED_FORCE_KERNEL = cpu.nothing");
   }
   const ScopedEnvironment force("HEED_CPU_TARGET", "mmx");
-  ExpectRefused([](ForwardCall&) {}, HEED_INVALID_ARGUMENT,
-                "HEED_CPU_TARGET = mmx: unknown target; must be one of generic, avx2, avx512, "
-                "avx512bf16, amx");
+  ExpectRefused(
+      [](ForwardCall&) {}, HEED_INVALID_ARGUMENT,
+      "HEED_CPU_TARGET = mmx: unknown target; must be one of generic, avx2, avxvnni, avx512, "
+      "avx512bf16, amx");
 }
 
 TEST(Plan, NumberOfThreadsFromTheEnvironment) {
