@@ -114,7 +114,11 @@ core::Status ReadFacts(const core::ExecOptions& exec, core::DeviceFacts* facts) 
   std::int32_t forced_threads = 0;
   HEED_RETURN_IF_ERROR(ReadForcedThreads(&forced_threads));
   HEED_RETURN_IF_ERROR(CheckSpinTime());
-  facts->num_cores = forced_threads > 0 ? forced_threads : core::os::NumUsableCores();
+  facts->num_cores = forced_threads;
+  // Asking costs a system call, of no use to a call that names its number of threads.
+  if (forced_threads == 0) {
+    facts->num_cores = exec.num_threads > 0 ? exec.num_threads : core::os::NumUsableCores();
+  }
   facts->cpu_backward_workspace = cpu::BackwardWorkspaceBytes;
   facts->cpu_forward_scratch = cpu::ForwardWorkerBytes;
   facts->cpu_int8_workspace = cpu::Int8WorkspaceBytes;
