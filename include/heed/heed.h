@@ -177,7 +177,7 @@ typedef enum heed_backend {
   HEED_BACKEND_AUTO = 0, /* by the device of q */
   HEED_BACKEND_CPU = 1,
   HEED_BACKEND_CUDA = 2,
-  HEED_BACKEND_WEBGPU = 3,   /* copies tensors: the host's, or those of heed_webgpu.h */
+  HEED_BACKEND_WEBGPU = 3,   /* host tensors, which it copies, or those of heed_webgpu.h */
   HEED_BACKEND_REFERENCE = 4 /* double-precision oracle on the CPU; also takes float64 tensors */
 } heed_backend_t;
 

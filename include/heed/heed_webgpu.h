@@ -27,9 +27,9 @@ typedef struct heed_webgpu_device_args {
 /* Gives the device of tensors in WGPUBuffers: heed_tensor.data is the handle, byte_offset counts
  * within the buffer, whose size is a multiple of 4 and whose usage has Storage and CopySrc, and
  * CopyDst if the call writes it. heed_forward, heed_backward and heed_decode, without int8, run on
- * such tensors, arrays of lengths among them, after what was submitted to the queue before. They
- * copy the tensors to the host and results back, and return when that is done; of a call that fails
- * nothing is written. Bytes between the elements of an output are written back as they were read.
+ * such tensors, arrays of lengths among them, after what was submitted to the queue before, and
+ * what is submitted once they have returned sees their results, which need not be there yet. They
+ * work in place, but for what docs/webgpu.md lists; of a call that fails nothing is written.
  * The library keeps device and queue alive until heed_webgpu_close_device. The caller does not
  * destroy the device, nor map or destroy a tensor's buffer, while a call runs or, in the case of
  * the device, before it is closed, nor pass a buffer of another WGPUInstance, which cannot be told

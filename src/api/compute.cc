@@ -44,7 +44,7 @@ Status Forward(const heed_forward_args_t* args) {
     return cuda::Forward(problem, plan, cuda::Action::kRun);
   }
   if (plan.row->backend == core::Backend::kWebgpu) {
-    HEED_RETURN_IF_ERROR(webgpu::Forward(problem, plan, webgpu::Action::kRun));
+    HEED_RETURN_IF_ERROR(webgpu::Forward(problem, call.buffers(), webgpu::Action::kRun));
     return call.Finish();
   }
   Workspace workspace;
@@ -67,7 +67,7 @@ Status Backward(const heed_backward_args_t* args) {
     return cuda::Backward(problem, plan, cuda::Action::kRun);
   }
   if (plan.row->backend == core::Backend::kWebgpu) {
-    HEED_RETURN_IF_ERROR(webgpu::Backward(problem, plan, webgpu::Action::kRun));
+    HEED_RETURN_IF_ERROR(webgpu::Backward(problem, call.buffers(), webgpu::Action::kRun));
     return call.Finish();
   }
   if (plan.row->backend == core::Backend::kReference) return reference::Backward(problem);
@@ -136,7 +136,7 @@ Status Decode(const heed_decode_args_t* args) {
     return cuda::Decode(problem, plan, cuda::Action::kRun);
   }
   if (plan.row->backend == core::Backend::kWebgpu) {
-    HEED_RETURN_IF_ERROR(webgpu::Decode(problem, plan, webgpu::Action::kRun));
+    HEED_RETURN_IF_ERROR(webgpu::Decode(problem, call.buffers(), webgpu::Action::kRun));
     return call.Finish();
   }
   if (plan.row->backend == core::Backend::kReference) return reference::Decode(problem);
@@ -154,7 +154,7 @@ Status PrepareDecode(const heed_decode_args_t* args, core::StepNeeds* needs) {
   HEED_RETURN_IF_ERROR(core::PlanDecode(problem, facts, &plan, nullptr));
   *needs = {plan.workspace_bytes, core::StepUse::kReadOften};
   if (plan.row->backend == core::Backend::kWebgpu) {
-    return webgpu::Decode(problem, plan, webgpu::Action::kPrepare);
+    return webgpu::Decode(problem, nullptr, webgpu::Action::kPrepare);
   }
   if (plan.row->backend != core::Backend::kCuda) return {};
   needs->use = cuda::StepUseOf(problem, plan);

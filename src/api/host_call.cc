@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/abi_struct.h"
+#include "core/overlap.h"
 #include "core/tensor_info.h"
 #include "webgpu/backend.h"
 #include "webgpu/buffer_images.h"
@@ -20,8 +21,11 @@ using core::InvalidArgument;
 using core::Purpose;
 using core::Status;
 
-// kIndices are read to plan, too.
-enum class Role { kInput, kIndices, kOutput };
+// kIndices are read to plan, too. What is direct is for dispatches alone.
+enum class Role { kInput, kIndices, kOutput, kDirectInput, kDirectOutput };
+
+bool IsDirect(Role role) { return role == Role::kDirectInput || role == Role::kDirectOutput; }
+bool IsOutput(Role role) { return role == Role::kOutput || role == Role::kDirectOutput; }
 
 // Axes of a tensor of which nothing but its bytes is known.
 constexpr std::array<core::AxisNames, core::kMaxRank> kAnyAxes = {{
@@ -60,6 +64,7 @@ class Tensors {
   Status Replace(std::initializer_list<Argument> arguments);
   Status Read();
   Status Write() { return images_.Write(); }
+  const webgpu::DirectBuffers* buffers() const { return &images_.direct(); }
 
  private:
   struct Held {
@@ -67,10 +72,14 @@ class Tensors {
     heed_tensor_t tensor = {};
     void* buffer = nullptr;  // null = has no data
     std::uint64_t offset_bytes = 0;
+    Role role = Role::kInput;
+    core::TensorInfo info;  // at the address that stands for the buffer's
   };
 
   Status Check(const Held& held, core::TensorInfo* info) const;
   Status ReplaceOne(const Argument& argument);
+  // Between host memory and buffers; those who build problems see all others.
+  Status CheckOverlaps() const;
 
   heed_device_t device_;
   Purpose purpose_;
@@ -112,8 +121,11 @@ Status Tensors::Replace(std::initializer_list<Argument> arguments) {
 }
 
 Status Tensors::ReplaceOne(const Argument& argument) {
-  Held& held = held_.emplace_back(Held{argument.name, **argument.tensor, nullptr, 0});
-  core::TensorInfo info;
+  Held& held = held_.emplace_back();
+  held.name = argument.name;
+  held.tensor = **argument.tensor;
+  held.role = argument.role;
+  core::TensorInfo& info = held.info;
   HEED_RETURN_IF_ERROR(Check(held, &info));
   *argument.tensor = &held.tensor;
   held.tensor.device = {HEED_DEVICE_CPU, 0};
@@ -124,16 +136,34 @@ Status Tensors::ReplaceOne(const Argument& argument) {
   const bool is_read = purpose_ == Purpose::kRun || argument.role == Role::kIndices;
   if (!is_read || info.empty()) held.buffer = nullptr;
   if (held.buffer == nullptr) return {};
-  return images_.Add({held.name, held.buffer, held.offset_bytes,
-                      static_cast<std::uint64_t>(info.span_bytes),
-                      argument.role == Role::kOutput ? webgpu::BufferAccess::kReadWrite
-                                                     : webgpu::BufferAccess::kRead});
+  const webgpu::BufferRange range = {
+      held.name, held.buffer, held.offset_bytes, static_cast<std::uint64_t>(info.span_bytes),
+      IsOutput(held.role) ? webgpu::BufferAccess::kReadWrite : webgpu::BufferAccess::kRead};
+  HEED_RETURN_IF_ERROR(IsDirect(held.role) ? images_.AddDirect(range) : images_.Add(range));
+  info.data = images_.StandInFor(held.buffer, held.offset_bytes);
+  if (IsDirect(held.role)) held.tensor.data = info.data;
+  return {};
+}
+
+Status Tensors::CheckOverlaps() const {
+  for (const Held& output : held_) {
+    if (!IsOutput(output.role)) continue;
+    for (const Held& other : held_) {
+      if (IsDirect(output.role) == IsDirect(other.role)) continue;
+      if (core::MayOverlap(output.info, other.info)) {
+        return InvalidArgument(
+            Format("%s: an output must not overlap %s", output.name, other.name));
+      }
+    }
+  }
+  return {};
 }
 
 Status Tensors::Read() {
+  HEED_RETURN_IF_ERROR(CheckOverlaps());
   HEED_RETURN_IF_ERROR(images_.Read());
   for (Held& held : held_) {
-    if (held.buffer != nullptr) {
+    if (held.buffer != nullptr && !IsDirect(held.role)) {
       held.tensor.data = images_.AddressOf(held.buffer, held.offset_bytes);
     }
   }
@@ -161,8 +191,8 @@ struct HostCall::Staged {
   Status CopyVarlen(const heed_varlen_args_t** source);
   Status CopyPaging(const heed_paging_args_t** source);
   Status CopyQuant(const heed_kv_quant_args_t** source, Role scales);
-  // All but the struct itself and its exec. Gradients' calls read o and lse.
-  Status CopyForwardParts(Role results);
+  // All but the struct itself and its exec. queries: q's role; results: those of o and lse.
+  Status CopyForwardParts(Role queries, Role results);
 };
 
 namespace {
@@ -196,7 +226,7 @@ Status HostCall::Staged::CopyScore(const heed_score_args_t** source) {
   HEED_RETURN_IF_ERROR(Copy("score", source, &score));
   return tensors.Replace({
       {"score.alibi_slopes", &score.alibi_slopes, Role::kInput},
-      {"score.bias", &score.bias, Role::kInput},
+      {"score.bias", &score.bias, Role::kDirectInput},
       {"score.mask", &score.mask, Role::kInput},
       {"score.sinks", &score.sinks, Role::kInput},
       {"score.dropout_rng", &score.dropout_rng, Role::kInput},
@@ -228,11 +258,11 @@ Status HostCall::Staged::CopyQuant(const heed_kv_quant_args_t** source, Role sca
   });
 }
 
-Status HostCall::Staged::CopyForwardParts(Role results) {
+Status HostCall::Staged::CopyForwardParts(Role queries, Role results) {
   HEED_RETURN_IF_ERROR(tensors.Replace({
-      {"q", &forward.q, Role::kInput},
-      {"k", &forward.k, Role::kInput},
-      {"v", &forward.v, Role::kInput},
+      {"q", &forward.q, queries},
+      {"k", &forward.k, Role::kDirectInput},
+      {"v", &forward.v, Role::kDirectInput},
       {"o", &forward.o, results},
       {"lse", &forward.lse, results},
   }));
@@ -254,7 +284,7 @@ Status HostCall::Stage(const heed_forward_args_t** args, Purpose purpose) {
   HEED_RETURN_IF_ERROR(core::ReadStruct("args", *args, &staged_->forward));
   *args = &staged_->forward;
   HEED_RETURN_IF_ERROR(staged_->CopyExec(&staged_->forward.exec));
-  HEED_RETURN_IF_ERROR(staged_->CopyForwardParts(Role::kOutput));
+  HEED_RETURN_IF_ERROR(staged_->CopyForwardParts(Role::kDirectInput, Role::kDirectOutput));
   return staged_->tensors.Read();
 }
 
@@ -274,7 +304,7 @@ Status HostCall::Stage(const heed_backward_args_t** args, Purpose purpose) {
   HEED_RETURN_IF_ERROR(staged_->CopyExec(&call.exec));
   HEED_RETURN_IF_ERROR(Copy("forward", &call.forward, &staged_->forward));
   staged_->forward.exec = nullptr;  // is ignored
-  HEED_RETURN_IF_ERROR(staged_->CopyForwardParts(Role::kInput));
+  HEED_RETURN_IF_ERROR(staged_->CopyForwardParts(Role::kInput, Role::kInput));
   Tensors& tensors = staged_->tensors;
   HEED_RETURN_IF_ERROR(tensors.Replace({
       {"d_o", &call.d_o, Role::kInput},
@@ -297,8 +327,11 @@ Status HostCall::Stage(const heed_decode_args_t** args, Purpose purpose) {
   HEED_RETURN_IF_ERROR(core::ReadStruct("args", *args, &call));
   *args = &call;
   HEED_RETURN_IF_ERROR(staged_->CopyExec(&call.exec));
-  // Caches that nothing is appended to are only read.
-  const Role cache = call.k_new != nullptr ? Role::kOutput : Role::kInput;
+  // Caches that nothing is appended to are only read. Quantised ones are read on the host.
+  const bool appends = call.k_new != nullptr;
+  const Role scales = appends ? Role::kOutput : Role::kInput;
+  const Role rows = appends ? Role::kDirectOutput : Role::kDirectInput;
+  const Role cache = call.quant == nullptr ? rows : scales;
   Tensors& tensors = staged_->tensors;
   HEED_RETURN_IF_ERROR(tensors.Replace({
       {"q", &call.q, Role::kInput},
@@ -306,15 +339,15 @@ Status HostCall::Stage(const heed_decode_args_t** args, Purpose purpose) {
       {"v_cache", &call.v_cache, cache},
       {"k_new", &call.k_new, Role::kInput},
       {"v_new", &call.v_new, Role::kInput},
-      {"o", &call.o, Role::kOutput},
-      {"lse", &call.lse, Role::kOutput},
+      {"o", &call.o, Role::kDirectOutput},
+      {"lse", &call.lse, Role::kDirectOutput},
       {"cache_lengths", &call.cache_lengths, Role::kIndices},
       {"cache_batch_index", &call.cache_batch_index, Role::kIndices},
       {"cache_leftpad", &call.cache_leftpad, Role::kIndices},
       {"rotary_cos", &call.rotary_cos, Role::kInput},
       {"rotary_sin", &call.rotary_sin, Role::kInput},
   }));
-  HEED_RETURN_IF_ERROR(staged_->CopyQuant(&call.quant, cache));
+  HEED_RETURN_IF_ERROR(staged_->CopyQuant(&call.quant, scales));
   HEED_RETURN_IF_ERROR(staged_->CopyScore(&call.score));
   HEED_RETURN_IF_ERROR(staged_->CopyPaging(&call.paging));
   return tensors.Read();
@@ -322,6 +355,10 @@ Status HostCall::Stage(const heed_decode_args_t** args, Purpose purpose) {
 
 void HostCall::Place(core::ExecOptions* exec) const {
   if (staged_ != nullptr) exec->device = staged_->tensors.device();
+}
+
+const webgpu::DirectBuffers* HostCall::buffers() const {
+  return staged_ != nullptr ? staged_->tensors.buffers() : nullptr;
 }
 
 Status HostCall::Finish() { return staged_ != nullptr ? staged_->tensors.Write() : Status(); }

@@ -45,7 +45,7 @@ struct Operation {
                  std::vector<core::Rejection>* rejections);
   Status (*run_on_cuda)(const Problem& problem, const core::Plan& plan, cuda::Action action);
   // Likewise for WebGPU.
-  Status (*run_on_webgpu)(const Problem& problem, const core::Plan& plan,
+  Status (*run_on_webgpu)(const Problem& problem, const webgpu::DirectBuffers* buffers,
                           webgpu::Action action) = nullptr;
 };
 
@@ -70,7 +70,7 @@ Status PlanAs(const Operation<Args, Problem>& operation, const void* args, Detai
     return operation.run_on_cuda(problem, call->plan, cuda::Action::kPrepare);
   }
   if (backend == core::Backend::kWebgpu && operation.run_on_webgpu != nullptr) {
-    return operation.run_on_webgpu(problem, call->plan, webgpu::Action::kPrepare);
+    return operation.run_on_webgpu(problem, nullptr, webgpu::Action::kPrepare);
   }
   return {};
 }

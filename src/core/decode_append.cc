@@ -15,6 +15,14 @@ void LoadRow(const RowsView& rows, std::int64_t offset_elems, std::int64_t head_
 
 }  // namespace
 
+void LoadNewRows(const DecodeProblem& problem, std::int64_t batch, std::int64_t token,
+                 std::int64_t kv_head, float* key, float* value) {
+  const Shape& shape = problem.attention.shape;
+  LoadRow(problem.k_new, problem.k_new.OffsetElems(batch, token, kv_head), shape.head_dim, key);
+  RotateRow(problem.rotary, problem.SequenceAt(batch).first_new + token, shape.head_dim, key);
+  LoadRow(problem.v_new, problem.v_new.OffsetElems(batch, token, kv_head), shape.head_dim_v, value);
+}
+
 void AppendHead(const DecodeProblem& problem, std::int64_t kv_head) {
   const Shape& shape = problem.attention.shape;
   std::vector<float> key(static_cast<std::size_t>(shape.head_dim));
@@ -24,12 +32,8 @@ void AppendHead(const DecodeProblem& problem, std::int64_t kv_head) {
     for (std::int64_t token = 0; token < shape.max_q_len; ++token) {
       const std::int64_t position = sequence.first_new + token;
       const KvSlot at = problem.SlotOf(sequence, batch, position);
-      LoadRow(problem.k_new, problem.k_new.OffsetElems(batch, token, kv_head), shape.head_dim,
-              key.data());
-      RotateRow(problem.rotary, position, shape.head_dim, key.data());
+      LoadNewRows(problem, batch, token, kv_head, key.data(), value.data());
       StoreKvRow(problem.k, at, kv_head, key.data());
-      LoadRow(problem.v_new, problem.v_new.OffsetElems(batch, token, kv_head), shape.head_dim_v,
-              value.data());
       StoreKvRow(problem.v, at, kv_head, value.data());
     }
   }

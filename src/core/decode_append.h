@@ -6,6 +6,10 @@
 
 namespace heed::core {
 
+// A token's rotated row of k_new and its row of v_new.
+void LoadNewRows(const DecodeProblem& problem, std::int64_t batch, std::int64_t token,
+                 std::int64_t kv_head, float* key, float* value);
+
 // Writes k_new and v_new of one KV head, sequences in order.
 void AppendHead(const DecodeProblem& problem, std::int64_t kv_head);
 

@@ -17,14 +17,20 @@ namespace heed::webgpu {
 // exec.device is no open device.
 core::Status ReadFacts(const core::ExecOptions& exec, core::WebgpuFacts* facts);
 
+class DirectBuffers;
+
 // kPrepare compiles what kRun needs and launches nothing.
 enum class Action { kPrepare, kRun };
 
-// Host tensors in, host tensors out; synchronous. On exec.device where that is a caller's, else on
-// the library's own.
-core::Status Forward(const core::ForwardProblem& problem, const core::Plan& plan, Action action);
-core::Status Backward(const core::BackwardProblem& problem, const core::Plan& plan, Action action);
-core::Status Decode(const core::DecodeProblem& decode, const core::Plan& plan, Action action);
+// Tensors are on the host, where results are when this returns, or at addresses of `buffers` (may
+// be null), where they are for whatever is submitted later. Of decode only plain caches, o and lse,
+// of backward only k, v, bias and gradients may be in buffers; of none of them mask, slopes, sinks
+// and indices. On exec.device where that is a caller's, else on the library's own.
+core::Status Forward(const core::ForwardProblem& problem, const DirectBuffers* buffers,
+                     Action action);
+core::Status Backward(const core::BackwardProblem& problem, const DirectBuffers* buffers,
+                      Action action);
+core::Status Decode(const core::DecodeProblem& decode, const DirectBuffers* buffers, Action action);
 
 // heed_webgpu_open_device and heed_webgpu_close_device.
 core::Status OpenDevice(const heed_webgpu_device_args_t* args, heed_device_t* device);

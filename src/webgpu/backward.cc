@@ -19,11 +19,12 @@ using core::Status;
 class BackwardRun {
  public:
   BackwardRun(const core::BackwardProblem& problem, Device* device, const UnitChunks& chunks,
-              std::uint64_t max_binding_bytes)
+              std::uint64_t max_binding_bytes, const DirectBuffers* buffers)
       : problem_(problem),
         device_(device),
         chunks_(chunks),
         max_binding_bytes_(max_binding_bytes),
+        ends_{buffers, &problem.forward.exec},
         dq_(QuerySums(problem.forward)),
         dk_(KeySums(problem.forward, problem.forward.shape.head_dim)),
         dv_(KeySums(problem.forward, problem.forward.shape.head_dim_v)),
@@ -61,7 +62,9 @@ class BackwardRun {
 
   Status Flush() {
     if (slice_->empty()) return {};
-    HEED_RETURN_IF_ERROR(device_->Run(shader_, slice_->Finish()));
+    Dispatch* dispatch = slice_->Finish();
+    dispatch->ends = ends_;
+    HEED_RETURN_IF_ERROR(device_->Run(shader_, dispatch));
     for (std::size_t at = 0; at < slice_->units().size(); ++at) AddUnit(at);
     StartSlice();
     return {};
@@ -126,6 +129,7 @@ class BackwardRun {
   Device* device_;
   const UnitChunks& chunks_;
   std::uint64_t max_binding_bytes_;
+  RowEnds ends_;
   Shader shader_;
   std::optional<BackwardSlice> slice_;
   RowSums dq_, dk_, dv_;
@@ -134,7 +138,7 @@ class BackwardRun {
 
 }  // namespace
 
-Status Backward(const core::BackwardProblem& problem, const core::Plan& /*plan*/, Action action) {
+Status Backward(const core::BackwardProblem& problem, const DirectBuffers* buffers, Action action) {
   std::shared_ptr<Device> device;
   HEED_RETURN_IF_ERROR(FindDevice(problem.forward.exec.device, &device));
   UnitLimits limits;
@@ -143,7 +147,7 @@ Status Backward(const core::BackwardProblem& problem, const core::Plan& /*plan*/
   const UnitPass pass =
       problem.d_bias.present() ? UnitPass::kBackwardWithBias : UnitPass::kBackward;
   HEED_RETURN_IF_ERROR(ChooseUnitChunks(problem.forward, pass, limits, &chunks));
-  BackwardRun run(problem, device.get(), chunks, limits.max_binding_bytes);
+  BackwardRun run(problem, device.get(), chunks, limits.max_binding_bytes, buffers);
   return action == Action::kPrepare ? run.Prepare() : run.Run();
 }
 

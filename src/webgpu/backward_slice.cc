@@ -22,6 +22,7 @@ BackwardSlice::BackwardSlice(const core::BackwardProblem& problem, const UnitChu
       columns_(ColumnsOf(std::max(head_dim_groups, head_dim_v_groups))) {
   if (problem.d_bias.present()) uniform_params.flags |= kWritesScoreGradient;
   packed_dispatch.is_output[kLse] = true;
+  packs_queries_at_once = true;
 }
 
 BackwardSlice::GradientSizes BackwardSlice::GradientsOf(const Unit& unit) const {

@@ -84,9 +84,6 @@ Device::~Device() {
   const auto release = [this](const Buffer& buffer) {
     if (buffer.handle != nullptr) f_->release_buffer(buffer.handle);
   };
-  for (const auto* buffers : {&storage_, &read_back_}) {
-    for (const Buffer& buffer : *buffers) release(buffer);
-  }
   for (const Buffer* buffer : {&uniform_, &clock_, &clock_read_back_, &transfer_}) release(*buffer);
   if (clock_queries_ != nullptr) f_->release_queries(clock_queries_);
   f_->release_queue(queue_);

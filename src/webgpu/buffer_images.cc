@@ -55,17 +55,27 @@ Status CheckSize(std::uint64_t buffer_bytes, const BufferRange& range) {
 
 }  // namespace
 
-Status BufferImages::Add(const BufferRange& range) {
+Status BufferImages::Check(const BufferRange& range) {
   HEED_RETURN_IF_ERROR(CheckUsage(*device_, range));
   HEED_RETURN_IF_ERROR(CheckSize(device_->BufferBytes(HandleOf(range.buffer)), range));
+  if (!usable_.insert(range.buffer).second) return {};
+  return device_->CheckUsable(range.name, HandleOf(range.buffer));
+}
+
+Status BufferImages::AddDirect(const BufferRange& range) { return Check(range); }
+
+void* BufferImages::StandInFor(void* buffer, std::uint64_t offset_bytes) {
+  const BufferHandle handle = HandleOf(buffer);
+  return direct_.AddressOf(handle, device_->BufferBytes(handle), offset_bytes);
+}
+
+Status BufferImages::Add(const BufferRange& range) {
+  HEED_RETURN_IF_ERROR(Check(range));
   const std::uint64_t begin = range.offset_bytes / sizeof(Word) * sizeof(Word);
   const std::uint64_t end = RoundUp(range.offset_bytes + range.size_bytes, kWordBytes);
   const auto [at, is_new] = images_.try_emplace(range.buffer);
   Image& image = at->second;
-  if (is_new) {
-    HEED_RETURN_IF_ERROR(device_->CheckUsable(range.name, HandleOf(range.buffer)));
-    image.begin_bytes = begin;
-  }
+  if (is_new) image.begin_bytes = begin;
   image.begin_bytes = std::min(image.begin_bytes, begin);
   image.end_bytes = std::max(image.end_bytes, end);
   if (range.access == BufferAccess::kReadWrite) written_.push_back(range);

@@ -1,15 +1,17 @@
-// Tensors in a caller's WebGPU buffers, as bytes on the host: a call reads and writes these, and
-// results then go back.
+// Tensors in a caller's WebGPU buffers, either as bytes on the host, which a call reads and writes
+// and which then go back, or as addresses for dispatches that work in place.
 #ifndef HEED_WEBGPU_BUFFER_IMAGES_H_
 #define HEED_WEBGPU_BUFFER_IMAGES_H_
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "core/status.h"
+#include "webgpu/direct_buffers.h"
 
 namespace heed::webgpu {
 
@@ -34,6 +36,11 @@ class BufferImages {
   // Checks the buffer's size and usage. All ranges are added before Read().
   core::Status Add(const BufferRange& range);
   core::Status Read();
+  // Checks as Add(), but nothing is read or put back.
+  core::Status AddDirect(const BufferRange& range);
+  const DirectBuffers& direct() const { return direct_; }
+  // What stands for a byte of any buffer, also of one that is read.
+  void* StandInFor(void* buffer, std::uint64_t offset_bytes);
   // Where a byte of a range is, after Read(). Aligned as its offset is, up to 16 bytes.
   void* AddressOf(void* buffer, std::uint64_t offset_bytes);
   // Puts kReadWrite ranges back, whole: what lies between a tensor's elements is as it was read.
@@ -48,7 +55,11 @@ class BufferImages {
     std::vector<Word> words;
   };
 
+  core::Status Check(const BufferRange& range);
+
   std::shared_ptr<Device> device_;
+  DirectBuffers direct_;
+  std::set<void*> usable_;
   std::map<void*, Image> images_;
   std::vector<BufferRange> written_;
 };

@@ -1,11 +1,13 @@
-// Decode: tokens are appended and queries rotated on the host, then every part of a sequence's keys
-// is a unit of the forward shader's variant for few rows, and parts are merged in ascending order.
+// Decode: tokens are appended (from the host to caches in buffers) and queries rotated on the host,
+// then every part of a sequence's keys is a unit of the forward shader's variant for few rows, and
+// parts are merged in ascending order.
 #include <algorithm>
 #include <vector>
 
 #include "core/decode_append.h"
 #include "core/decode_split.h"
 #include "device/split.h"
+#include "webgpu/appended_rows.h"
 #include "webgpu/backend.h"
 #include "webgpu/binding_limit.h"
 #include "webgpu/forward_run.h"
@@ -79,9 +81,23 @@ Status RunSequence(const core::DecodeProblem& decode, std::int64_t batch, std::i
   return {};
 }
 
+// Before anything is read; what follows on the device comes after it.
+Status Append(const core::DecodeProblem& decode, const DirectBuffers* buffers,
+              std::uint64_t max_binding_bytes, Device* device) {
+  if (!decode.appends()) return {};
+  if (buffers != nullptr && buffers->Find(decode.k.rows.data) != nullptr) {
+    return device->Deliver({}, AppendedRows(decode, max_binding_bytes),
+                           {buffers, &decode.attention.exec});
+  }
+  for (std::int64_t head = 0; head < decode.attention.shape.num_kv_heads; ++head) {
+    core::AppendHead(decode, head);
+  }
+  return {};
+}
+
 }  // namespace
 
-Status Decode(const core::DecodeProblem& decode, const core::Plan& /*plan*/, Action action) {
+Status Decode(const core::DecodeProblem& decode, const DirectBuffers* buffers, Action action) {
   std::shared_ptr<Device> device;
   HEED_RETURN_IF_ERROR(FindDevice(decode.attention.exec.device, &device));
   UnitLimits limits;
@@ -94,22 +110,18 @@ Status Decode(const core::DecodeProblem& decode, const core::Plan& /*plan*/, Act
     // Lengths need not be there yet.
     for (const bool has_partials : {false, true}) {
       chunks.has_partials = has_partials;
-      ForwardRun run(problem, chunks, keys, limits.max_binding_bytes);
+      ForwardRun run(problem, chunks, keys, limits.max_binding_bytes, buffers);
       HEED_RETURN_IF_ERROR(run.Prepare(device.get()));
     }
     return {};
   }
-  if (decode.appends()) {
-    for (std::int64_t head = 0; head < problem.shape.num_kv_heads; ++head) {
-      core::AppendHead(decode, head);
-    }
-  }
+  HEED_RETURN_IF_ERROR(Append(decode, buffers, limits.max_binding_bytes, device.get()));
   if (problem.shape.total_q_rows == 0) return {};
   const core::DecodeTasks tasks(decode);
   chunks.has_partials = HasPartials(decode, tasks, chunks);
   std::vector<float> queries = RotatedQueries(decode);
   problem.q.data = queries.data();
-  ForwardRun run(problem, chunks, keys, limits.max_binding_bytes);
+  ForwardRun run(problem, chunks, keys, limits.max_binding_bytes, buffers);
   for (std::int64_t batch = 0; batch < problem.shape.batch; ++batch) {
     HEED_RETURN_IF_ERROR(RunSequence(decode, batch, tasks.num_parts(batch), device.get(), &run));
   }

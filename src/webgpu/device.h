@@ -8,12 +8,16 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/status.h"
 #include "webgpu/adapter.h"
+#include "webgpu/buffer_pool.h"
+#include "webgpu/direct_buffers.h"
 #include "webgpu/library.h"
+#include "webgpu/row_copies.h"
 
 namespace heed::webgpu {
 
@@ -30,15 +34,41 @@ struct Shader {
 
 inline constexpr std::size_t kNumStorageBindings = 8;
 
+// Where the tensors of a call are. Both may be null.
+struct RowEnds {
+  const DirectBuffers* buffers = nullptr;  // else on the host
+  const core::ExecOptions* exec = nullptr;
+};
+
+// The buffer that rows of a tensor are in. Null = they are on the host, or are all constant inputs.
+const DirectBuffers::Buffer* HomeOf(const RowCopies& rows, const RowEnds& ends);
+
 // One dispatch. Binding 0 is the uniform block, storage binding i is at index i + 1. All byte
 // counts are multiples of 4, a storage binding's is not 0.
 struct Dispatch {
   std::vector<std::uint32_t> uniform;
   std::array<std::vector<std::uint32_t>, kNumStorageBindings> storage;
-  std::array<bool, kNumStorageBindings> is_output = {};  // contents are replaced by the result
+  // In place of words: what an input is packed from, and where an output goes by Deliver(), until
+  // when it stays in `results`. An output without copies is left where it is.
+  std::array<RowCopies, kNumStorageBindings> rows;
+  std::array<Lease, kNumStorageBindings> results;
+  RowEnds ends;
+  std::array<bool, kNumStorageBindings> is_output = {};  // words are replaced by the result
   std::uint32_t num_workgroups = 0;                      // at most kMaxWorkgroups
   bool keeps_outputs = false;   // on the device, for a next dispatch with outputs of these sizes
-  double device_seconds = 0.0;  // result: of the shader alone; 0 = the device has no clock
+  double device_seconds = 0.0;  // result: of the shader alone; 0 = unknown
+
+  std::uint64_t BindingBytes(std::size_t binding) const {
+    const std::uint64_t words =
+        rows[binding].present() ? rows[binding].num_words : storage[binding].size();
+    return words * sizeof(std::uint32_t);
+  }
+};
+
+// Results that the host has, packed; none of the words where all copies are constant.
+struct PackedRows {
+  RowCopies rows;
+  std::vector<std::uint32_t> words;
 };
 
 // A device of the caller's with what belongs to it.
@@ -64,8 +94,12 @@ class Device {
   const Adapter& adapter() const { return adapter_; }
   // Compiles the shader unless that was done. One thread at a time compiles or runs.
   core::Status Prepare(const Shader& shader);
-  // Runs to completion.
+  // Runs to completion where an output has words; else what it does is submitted.
   core::Status Run(const Shader& shader, Dispatch* dispatch);
+  // Results that Run() left and results of the host's go to their tensors: to host memory before
+  // this returns, to buffers for what is submitted later. On an error nothing was written.
+  core::Status Deliver(std::span<Dispatch* const> dispatches, std::span<const PackedRows> made,
+                       const RowEnds& ends);
 
   const Library& library() const { return library_; }
   // A caller's buffers; usage is a set of kUsage... bits.
@@ -113,12 +147,36 @@ class Device {
 
   core::Status FindPipeline(const Shader& shader, PipelineHandle* pipeline);
   core::Status Reserve(Buffer* buffer, std::uint64_t size_bytes, std::uint64_t usage);
+  core::Status Take(std::uint64_t size_bytes, std::uint64_t usage, Lease* lease);
   core::Status Upload(const Dispatch& dispatch);
-  void Submit(PipelineHandle pipeline, const Dispatch& dispatch);
-  core::Status ReadBack(std::size_t binding, std::vector<std::uint32_t>* words);
+  core::Status UploadRows(const RowCopies& rows, const RowEnds& ends, BufferHandle target);
+  core::Status TakeStaging(std::uint64_t size_bytes, Lease* lease, void** mapped);
+  // Waits for what was submitted.
+  void Drain();
+  // The parts of a dispatch's commands. `held` = buffers that they need until they are submitted.
+  core::Status EncodeGathers(EncoderHandle encoder, const Dispatch& dispatch,
+                             std::vector<Lease>* held);
+  void EncodePass(EncoderHandle encoder, PipelineHandle pipeline, const Dispatch& dispatch);
+  core::Status EncodeResults(EncoderHandle encoder, Dispatch* dispatch);
+  enum class RowUse : std::uint8_t { kGather, kScatter };
+  struct PackedBuffer {
+    BufferHandle handle;
+    std::uint64_t size_bytes;
+  };
+  core::Status EncodeRows(EncoderHandle encoder, RowUse use, const RowCopies& rows,
+                          const DirectBuffers::Buffer& home, const PackedBuffer& packed,
+                          std::vector<Lease>* held);
+  core::Status Submit(EncoderHandle encoder, const std::string& step);
   core::Status ReadClock(Dispatch* dispatch);
   core::Status ReadBuffer(BufferHandle buffer, void* target, std::size_t size_bytes);
-  void ReleaseLargeBuffers();
+  core::Status Map(BufferHandle buffer, std::uint64_t mode, std::size_t size_bytes);
+  // Results for the host, mapped, until this goes.
+  class MappedResults;
+  // Of Deliver(): results of dispatches, and those that the host made for buffers.
+  core::Status EncodeDelivery(EncoderHandle encoder, std::span<Dispatch* const> dispatches,
+                              const RowEnds& ends, MappedResults* mapped, std::vector<Lease>* held);
+  core::Status EncodeMade(EncoderHandle encoder, std::span<const PackedRows> made,
+                          const RowEnds& ends, std::vector<Lease>* held);
   // An error when the device was destroyed or is lost: wgpu-native ends the process of whoever
   // submits to such a device.
   core::Status CheckAlive();
@@ -145,8 +203,11 @@ class Device {
   Error error_;
   std::map<std::string, PipelineHandle> pipelines_;
   Buffer uniform_;
-  std::array<Buffer, kNumStorageBindings> storage_;
-  std::array<Buffer, kNumStorageBindings> read_back_;
+  BufferPool pool_{f_};
+  std::array<Lease, kNumStorageBindings> storage_;    // of the dispatch that runs
+  std::array<Lease, kNumStorageBindings> read_back_;  // its outputs that have words
+  std::vector<Lease> in_flight_;                      // staging buffers until Drain()
+  std::uint64_t in_flight_bytes_ = 0;
   bool has_clock_ = false;  // then the following exist
   QuerySetHandle clock_queries_ = nullptr;
   Buffer clock_, clock_read_back_;

@@ -8,7 +8,7 @@ namespace heed::webgpu {
 
 using core::Status;
 
-Status Forward(const core::ForwardProblem& problem, const core::Plan& /*plan*/, Action action) {
+Status Forward(const core::ForwardProblem& problem, const DirectBuffers* buffers, Action action) {
   std::shared_ptr<Device> device;
   HEED_RETURN_IF_ERROR(FindDevice(problem.exec.device, &device));
   UnitLimits limits;
@@ -16,7 +16,7 @@ Status Forward(const core::ForwardProblem& problem, const core::Plan& /*plan*/, 
   UnitChunks chunks;
   HEED_RETURN_IF_ERROR(ChooseUnitChunks(problem, UnitPass::kForward, limits, &chunks));
   const KeyRows keys(problem);
-  ForwardRun run(problem, chunks, keys, limits.max_binding_bytes);
+  ForwardRun run(problem, chunks, keys, limits.max_binding_bytes, buffers);
   if (action == Action::kPrepare) return run.Prepare(device.get());
   HEED_RETURN_IF_ERROR(VisitHeads(problem, [&](const Unit& unit) {
     return run.RunKeys(device.get(), unit, {0, unit.sequence.kv_len});

@@ -9,11 +9,13 @@ namespace heed::webgpu {
 using core::Status;
 
 ForwardRun::ForwardRun(const core::ForwardProblem& problem, const UnitChunks& chunks,
-                       const KeyRows& keys, std::uint64_t max_binding_bytes)
+                       const KeyRows& keys, std::uint64_t max_binding_bytes,
+                       const DirectBuffers* buffers)
     : problem_(problem),
       chunks_(chunks),
       keys_(keys),
       max_binding_bytes_(max_binding_bytes),
+      ends_{buffers, &problem.exec},
       output_(problem, chunks.has_partials) {
   StartSlice();
   shader_ = ForwardShader(
@@ -37,7 +39,9 @@ Status ForwardRun::RunUnit(Device* device, const Unit& unit) {
 
 Status ForwardRun::Flush(Device* device) {
   if (slice_->empty()) return {};
-  HEED_RETURN_IF_ERROR(device->Run(shader_, slice_->Finish()));
+  Dispatch* dispatch = slice_->Finish();
+  dispatch->ends = ends_;
+  HEED_RETURN_IF_ERROR(device->Run(shader_, dispatch));
   if (chunks_.has_partials) {
     output_.Merge(*slice_);
   } else {
@@ -50,12 +54,10 @@ Status ForwardRun::Flush(Device* device) {
 
 Status ForwardRun::Finish(Device* device) {
   HEED_RETURN_IF_ERROR(Flush(device));
-  for (std::int64_t batch = 0; batch < problem_.shape.batch; ++batch) {
-    output_.WriteUnusedRows(batch, problem_.SequenceAt(batch));
-  }
-  for (const auto& slice : done_) output_.Write(*slice);
-  output_.WriteMerged();
-  return {};
+  std::vector<Dispatch*> dispatches;
+  dispatches.reserve(done_.size());
+  for (const auto& slice : done_) dispatches.push_back(slice->DropInputs());
+  return device->Deliver(dispatches, output_.Pack(max_binding_bytes_), ends_);
 }
 
 }  // namespace heed::webgpu

@@ -13,9 +13,9 @@ namespace heed::webgpu {
 
 class ForwardRun {
  public:
-  // problem, chunks and keys live longer.
+  // problem, chunks and keys live longer, and what is in buffers.
   ForwardRun(const core::ForwardProblem& problem, const UnitChunks& chunks, const KeyRows& keys,
-             std::uint64_t max_binding_bytes);
+             std::uint64_t max_binding_bytes, const DirectBuffers* buffers);
 
   core::Status Prepare(Device* device) { return device->Prepare(shader_); }
   // All queries of a unit from VisitHeads against some of its sequence's keys; [0, 0) without keys.
@@ -32,6 +32,7 @@ class ForwardRun {
   const UnitChunks& chunks_;
   const KeyRows& keys_;
   std::uint64_t max_binding_bytes_;
+  RowEnds ends_;
   std::unique_ptr<ForwardSlice> slice_;
   // Results of whole rows, kept until every dispatch has run.
   std::vector<std::unique_ptr<ForwardSlice>> done_;

@@ -16,8 +16,8 @@ class ForwardSlice : public UnitSlice {
   bool Fits(const Unit& unit) const;
   void Add(const Unit& unit);
 
-  // After the dispatch: o of row (query, head of the group) of a unit, padded to groups of 4, and
-  // its lse.
+  // After the dispatch of parts, or of a problem whose o has no address: o of row (query, head of
+  // the group) of a unit, padded to groups of 4, and its lse.
   const std::uint32_t* OutputRow(std::size_t unit, std::int64_t query, std::int64_t head) const;
   float Lse(std::size_t unit, std::int64_t query, std::int64_t head) const;
 
@@ -26,7 +26,10 @@ class ForwardSlice : public UnitSlice {
 
  private:
   std::int64_t NumTasks(const Unit& unit) const;
+  // Where o and lse of a unit go.
+  void NoteResults(const Unit& unit);
 
+  bool delivers_;  // results go to o and lse, else to words here
   std::int64_t output_group_words_;
   std::int64_t tile_rows_;
   std::uint32_t columns_;

@@ -53,9 +53,10 @@ inline constexpr std::uint32_t kFilterValidation = 1, kFilterOutOfMemory = 2;  /
 inline constexpr std::uint32_t kFeatureTimestampQuery = 9;
 inline constexpr std::uint32_t kQueryTimestamp = 2;
 inline constexpr std::uint32_t kShaderSourceWgsl = 2;
-inline constexpr std::uint64_t kUsageMapRead = 0x1, kUsageCopySource = 0x4, kUsageCopyTarget = 0x8,
-                               kUsageUniform = 0x40, kUsageStorage = 0x80, kUsageQuery = 0x200;
-inline constexpr std::uint64_t kMapRead = 1;
+inline constexpr std::uint64_t kUsageMapRead = 0x1, kUsageMapWrite = 0x2, kUsageCopySource = 0x4,
+                               kUsageCopyTarget = 0x8, kUsageUniform = 0x40, kUsageStorage = 0x80,
+                               kUsageQuery = 0x200;
+inline constexpr std::uint64_t kMapRead = 1, kMapWrite = 2;
 inline constexpr std::uint32_t kInstanceExtras = 0x00030004;
 // Backends of an instance: Vulkan, Metal and Direct3D 12; OpenGL lacks part of the core features.
 inline constexpr std::uint64_t kPrimaryBackends = (1 << 0) | (1 << 2) | (1 << 3);
@@ -224,6 +225,7 @@ struct Functions {
   Future (*map_buffer)(BufferHandle, std::uint64_t mode, std::size_t offset_bytes,
                        std::size_t size_bytes, CallbackInfo<MapCallback>);
   const void* (*mapped_range)(BufferHandle, std::size_t offset_bytes, std::size_t size_bytes);
+  void* (*writable_range)(BufferHandle, std::size_t offset_bytes, std::size_t size_bytes);
   void (*unmap_buffer)(BufferHandle);
   void (*release_buffer)(BufferHandle);
   std::uint64_t (*buffer_size)(BufferHandle);

@@ -49,6 +49,7 @@ const char* BindAll(const FindFunction& find, Functions* f) {
       SymbolFor("wgpuDeviceCreateBuffer", &f->create_buffer),
       SymbolFor("wgpuBufferMapAsync", &f->map_buffer),
       SymbolFor("wgpuBufferGetConstMappedRange", &f->mapped_range),
+      SymbolFor("wgpuBufferGetMappedRange", &f->writable_range),
       SymbolFor("wgpuBufferUnmap", &f->unmap_buffer),
       SymbolFor("wgpuBufferRelease", &f->release_buffer),
       SymbolFor("wgpuBufferGetSize", &f->buffer_size),

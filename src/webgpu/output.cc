@@ -1,7 +1,10 @@
 #include "webgpu/output.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "device/float16.h"
+#include "device/prelude.h"
 #include "device/softmax.h"
 #include "webgpu/element.h"
 
@@ -19,32 +22,6 @@ std::size_t ForwardOutput::MergedIndex(const Row& row) const {
   const core::Shape& shape = problem_.shape;
   return static_cast<std::size_t>((row.batch * shape.max_q_len + row.query) * shape.num_q_heads +
                                   row.head);
-}
-
-void* ForwardOutput::OutputAddress(const core::Sequence& sequence, const Row& row) const {
-  const core::RowsView& o = problem_.o;
-  return static_cast<char*>(o.data) +
-         o.OffsetElems(sequence.q_batch, sequence.q_begin + row.query, row.head) *
-             static_cast<std::int64_t>(core::DTypeBytes(o.dtype));
-}
-
-void ForwardOutput::WriteLse(const core::Sequence& sequence, const Row& row, float lse) {
-  if (!problem_.lse.present()) return;
-  const std::int64_t offset_elems =
-      problem_.lse.OffsetElems(sequence.q_batch, row.head, sequence.q_begin + row.query);
-  static_cast<float*>(problem_.lse.data)[offset_elems] = lse;
-}
-
-void ForwardOutput::WriteUnusedRows(std::int64_t batch, const core::Sequence& sequence) {
-  const std::size_t row_bytes =
-      static_cast<std::size_t>(problem_.shape.head_dim_v) * core::DTypeBytes(problem_.o.dtype);
-  for (std::int64_t query = sequence.q_len; query < sequence.q_slots; ++query) {
-    for (std::int64_t head = 0; head < problem_.shape.num_q_heads; ++head) {
-      const Row row = {batch, query, head};
-      std::memset(OutputAddress(sequence, row), 0, row_bytes);
-      WriteLse(sequence, row, -device::kInfinity);
-    }
-  }
 }
 
 void ForwardOutput::MergeRow(const Row& row, const float* o, float lse) {
@@ -73,15 +50,6 @@ void ForwardOutput::VisitRows(const ForwardSlice& slice, Visit visit) const {
   }
 }
 
-void ForwardOutput::Write(const ForwardSlice& slice) {
-  const std::size_t row_bytes =
-      static_cast<std::size_t>(problem_.shape.head_dim_v) * core::DTypeBytes(problem_.o.dtype);
-  VisitRows(slice, [&](const Unit& unit, const Row& row, const std::uint32_t* words, float lse) {
-    std::memcpy(OutputAddress(unit.sequence, row), words, row_bytes);
-    WriteLse(unit.sequence, row, lse);
-  });
-}
-
 void ForwardOutput::Merge(const ForwardSlice& slice) {
   std::vector<float> part(static_cast<std::size_t>(problem_.shape.head_dim_v));
   VisitRows(slice, [&](const Unit&, const Row& row, const std::uint32_t* words, float lse) {
@@ -90,32 +58,102 @@ void ForwardOutput::Merge(const ForwardSlice& slice) {
   });
 }
 
-void ForwardOutput::WriteMerged() {
-  if (!has_partials_) return;
-  const core::Shape& shape = problem_.shape;
+RowCopies ForwardOutput::Rows(const core::Sequence& sequence, const Block& block,
+                              const core::RowsView& view, std::int64_t row_elems) const {
+  RowCopies rows;
+  rows.dtype = view.dtype;
+  rows.row_words = device::CeilDiv(row_elems, rows.elems_per_word());
+  RowCopy copy;
+  copy.address =
+      static_cast<char*>(view.data) +
+      view.OffsetElems(sequence.q_batch, sequence.q_begin + block.first_query, block.first_head) *
+          static_cast<std::int64_t>(core::DTypeBytes(view.dtype));
+  copy.num_outer = block.num_queries;
+  copy.num_inner = block.num_heads;
+  copy.outer_stride_elems = view.row_stride_elems;
+  copy.inner_stride_elems = view.head_stride_elems;
+  copy.row_elems = row_elems;
+  rows.Append(copy);
+  return rows;
+}
+
+RowCopies ForwardOutput::OutputRows(const core::Sequence& sequence, const Block& block) const {
+  return Rows(sequence, block, problem_.o, problem_.shape.head_dim_v);
+}
+
+RowCopies ForwardOutput::LseRows(const core::Sequence& sequence, const Block& block) const {
+  const core::LseView& lse = problem_.lse;
+  return Rows(sequence, block,
+              {lse.data, core::DType::kF32, lse.batch_stride_elems, lse.row_stride_elems,
+               lse.head_stride_elems},
+              1);
+}
+
+void ForwardOutput::AddUnusedRows(std::int64_t batch, std::vector<PackedRows>* made) const {
+  const core::Sequence sequence = problem_.SequenceAt(batch);
+  const Block block = {batch, sequence.q_len, sequence.q_slots - sequence.q_len, 0,
+                       problem_.shape.num_q_heads};
+  if (block.num_queries <= 0) return;
+  made->push_back({OutputRows(sequence, block), {}});
+  made->back().rows.copies.front().is_constant = true;
+  if (!problem_.lse.present()) return;
+  made->push_back({LseRows(sequence, block), {}});
+  made->back().rows.copies.front().is_constant = true;
+  made->back().rows.constant = device::BitsOfFp32(-device::kInfinity);
+}
+
+void ForwardOutput::AddMerged(const Block& block, std::vector<PackedRows>* made) {
+  const core::Sequence sequence = problem_.SequenceAt(block.batch);
   const core::HeadView& sinks = problem_.score.sinks;
+  const auto dims = static_cast<std::size_t>(problem_.shape.head_dim_v);
+  PackedRows o = {OutputRows(sequence, block), {}};
+  o.words.resize(o.rows.num_words);
+  PackedRows lse;
+  if (problem_.lse.present()) lse.rows = LseRows(sequence, block);
+  std::uint32_t* target = o.words.data();
+  for (std::int64_t query = 0; query < block.num_queries; ++query) {
+    for (std::int64_t head = 0; head < block.num_heads; ++head, target += o.rows.row_words) {
+      const std::int64_t q_head = block.first_head + head;
+      const std::size_t at = MergedIndex({block.batch, block.first_query + query, q_head});
+      float* values = merged_o_.data() + at * dims;
+      float row_lse = merged_lse_[at];
+      if (sinks.present()) {
+        const device::MergedPartials merged = device::MergePartials(row_lse, sinks.At(0, q_head));
+        for (std::size_t dim = 0; dim < dims; ++dim) values[dim] *= merged.first_weight;
+        row_lse = merged.lse_ln;
+      }
+      for (std::size_t dim = 0; dim < dims; ++dim) {
+        StoreElement(target, problem_.o.dtype, static_cast<std::int64_t>(dim), values[dim]);
+      }
+      if (lse.rows.present()) lse.words.push_back(device::BitsOfFp32(row_lse));
+    }
+  }
+  made->push_back(std::move(o));
+  if (lse.rows.present()) made->push_back(std::move(lse));
+}
+
+std::vector<PackedRows> ForwardOutput::Pack(std::uint64_t max_binding_bytes) {
+  std::vector<PackedRows> made;
+  const core::Shape& shape = problem_.shape;
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) AddUnusedRows(batch, &made);
+  if (!has_partials_) return made;
+  const auto row_bytes = static_cast<std::int64_t>(static_cast<std::size_t>(shape.head_dim_v + 1) *
+                                                   core::DTypeBytes(problem_.o.dtype));
+  const std::int64_t max_rows =
+      std::max<std::int64_t>(static_cast<std::int64_t>(max_binding_bytes) / row_bytes, 1);
+  const std::int64_t heads = std::min(shape.num_q_heads, max_rows);
+  const std::int64_t queries = max_rows / heads;
   for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
-    const core::Sequence sequence = problem_.SequenceAt(batch);
-    for (std::int64_t query = 0; query < sequence.q_len; ++query) {
-      for (std::int64_t head = 0; head < shape.num_q_heads; ++head) {
-        const Row row = {batch, query, head};
-        const std::size_t at = MergedIndex(row);
-        const auto dims = static_cast<std::size_t>(shape.head_dim_v);
-        float* values = merged_o_.data() + at * dims;
-        float lse = merged_lse_[at];
-        if (sinks.present()) {
-          const device::MergedPartials merged = device::MergePartials(lse, sinks.At(0, head));
-          for (std::size_t dim = 0; dim < dims; ++dim) values[dim] *= merged.first_weight;
-          lse = merged.lse_ln;
-        }
-        void* target = OutputAddress(sequence, row);
-        for (std::size_t dim = 0; dim < dims; ++dim) {
-          StoreElement(target, problem_.o.dtype, static_cast<std::int64_t>(dim), values[dim]);
-        }
-        WriteLse(sequence, row, lse);
+    const std::int64_t q_len = problem_.SequenceAt(batch).q_len;
+    for (std::int64_t query = 0; query < q_len; query += queries) {
+      for (std::int64_t head = 0; head < shape.num_q_heads; head += heads) {
+        AddMerged({batch, query, std::min(queries, q_len - query), head,
+                   std::min(heads, shape.num_q_heads - head)},
+                  &made);
       }
     }
   }
+  return made;
 }
 
 }  // namespace heed::webgpu

@@ -14,21 +14,26 @@ class ForwardOutput {
   // problem lives longer. Partial results are merged in the order in which they come.
   ForwardOutput(const core::ForwardProblem& problem, bool has_partials);
 
-  // Rows that belong to a sequence but take no part: o = 0, lse = -inf.
-  void WriteUnusedRows(std::int64_t batch, const core::Sequence& sequence);
-  // Results of whole rows.
-  void Write(const ForwardSlice& slice);
   // Partial results.
   void Merge(const ForwardSlice& slice);
-  // Merged results, once all parts are there. Nothing to do without partials.
-  void WriteMerged();
+  // What no dispatch has: rows that belong to a sequence but take no part, o = 0 and lse = -inf;
+  // merged results, once all parts are there. No words are more than a binding holds.
+  std::vector<PackedRows> Pack(std::uint64_t max_binding_bytes);
 
  private:
   struct Row {
     std::int64_t batch, query, head;  // within the sequence
   };
-  void* OutputAddress(const core::Sequence& sequence, const Row& row) const;
-  void WriteLse(const core::Sequence& sequence, const Row& row, float lse);
+  // Some queries and heads of a sequence.
+  struct Block {
+    std::int64_t batch, first_query, num_queries, first_head, num_heads;
+  };
+  RowCopies OutputRows(const core::Sequence& sequence, const Block& block) const;
+  RowCopies LseRows(const core::Sequence& sequence, const Block& block) const;
+  RowCopies Rows(const core::Sequence& sequence, const Block& block, const core::RowsView& view,
+                 std::int64_t row_elems) const;
+  void AddUnusedRows(std::int64_t batch, std::vector<PackedRows>* made) const;
+  void AddMerged(const Block& block, std::vector<PackedRows>* made);
   template <class Visit>
   void VisitRows(const ForwardSlice& slice, Visit visit) const;
   void MergeRow(const Row& row, const float* o, float lse);

@@ -82,8 +82,19 @@ Shader BackwardShader(core::DType dtype, std::uint32_t columns) {
       "backward"};
 }
 
+Shader RowShader(RowPass pass) {
+  const bool is_gather = pass == RowPass::kGather;
+  const char* name = is_gather                        ? "rows_gather"
+                     : pass == RowPass::kScatterWords ? "rows_scatter_words"
+                                                      : "rows_scatter_halves";
+  return {name, ShaderText({"rows", name}, {}), is_gather ? "gather" : "scatter"};
+}
+
 std::vector<Shader> AllShaders() {
   std::vector<Shader> shaders;
+  for (const RowPass pass : {RowPass::kGather, RowPass::kScatterWords, RowPass::kScatterHalves}) {
+    shaders.push_back(RowShader(pass));
+  }
   for (const core::DType dtype : {core::DType::kF32, core::DType::kF16, core::DType::kBF16}) {
     for (std::uint32_t columns = 1; columns <= kMaxColumns; ++columns) {
       for (const Output output : {Output::kStored, Output::kPartial}) {

@@ -49,6 +49,9 @@ struct ForwardVariant {
 Shader ForwardShader(const ForwardVariant& variant);
 // columns: groups of 64 elements of a gradient that one workgroup computes, 1 to 4.
 Shader BackwardShader(core::DType dtype, std::uint32_t columns);
+// What moves rows between the tensors in a caller's buffers and packed ones.
+enum class RowPass : std::uint8_t { kGather, kScatterWords, kScatterHalves };
+Shader RowShader(RowPass pass);
 // Every shader that some call may compile.
 std::vector<Shader> AllShaders();
 

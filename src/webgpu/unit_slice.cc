@@ -14,9 +14,8 @@ namespace {
 using core::DType;
 using core::DTypeBytes;
 
-const void* AddressOf(const void* data, std::int64_t offset_elems, DType dtype) {
-  return static_cast<const char*>(data) +
-         offset_elems * static_cast<std::int64_t>(DTypeBytes(dtype));
+void* AddressOf(void* data, std::int64_t offset_elems, DType dtype) {
+  return static_cast<char*>(data) + offset_elems * static_cast<std::int64_t>(DTypeBytes(dtype));
 }
 
 // One axis of a score tensor that is packed: broadcast axes once.
@@ -157,7 +156,7 @@ bool UnitSlice::HasRoom(const Sizes& sizes, std::int64_t num_tasks) const {
   const auto tasks = static_cast<std::int64_t>(task_records.size()) + num_tasks;
   if (tasks > static_cast<std::int64_t>(kMaxWorkgroups)) return false;
   for (std::size_t binding = 0; binding < kTable; ++binding) {
-    const auto used = static_cast<std::int64_t>(packed_dispatch.storage[binding].size());
+    const std::int64_t used = WordsIn(static_cast<UnitBinding>(binding));
     if (used + sizes.words[binding] > max_words_) return false;
   }
   const std::size_t table_words =
@@ -168,7 +167,31 @@ bool UnitSlice::HasRoom(const Sizes& sizes, std::int64_t num_tasks) const {
 }
 
 std::uint32_t UnitSlice::WordsIn(UnitBinding binding) const {
-  return static_cast<std::uint32_t>(packed_dispatch.storage[binding].size());
+  return static_cast<std::uint32_t>(packed_dispatch.BindingBytes(binding) / sizeof(std::uint32_t));
+}
+
+RowCopy UnitSlice::QueryRows(const core::RowsView& view, const Unit& unit,
+                             std::int64_t head_dim) const {
+  RowCopy copy;
+  const std::int64_t group = forward_problem.shape.group;
+  const std::int64_t offset_elems = view.OffsetElems(
+      unit.sequence.q_batch, unit.sequence.q_begin + unit.first_query, unit.kv_head * group);
+  copy.address = AddressOf(view.data, offset_elems, view.dtype);
+  copy.num_outer = unit.num_queries;
+  copy.num_inner = group;
+  copy.outer_stride_elems = view.row_stride_elems;
+  copy.inner_stride_elems = view.head_stride_elems;
+  copy.row_elems = head_dim;
+  return copy;
+}
+
+std::uint32_t UnitSlice::NoteQueryRows(const Unit& unit) {
+  RowCopies& rows = packed_dispatch.rows[kQueries];
+  rows.dtype = forward_problem.q.dtype;
+  rows.row_words = head_dim_groups * words_per_group;
+  const std::uint64_t first_word =
+      rows.Append(QueryRows(forward_problem.q, unit, forward_problem.shape.head_dim));
+  return static_cast<std::uint32_t>(first_word / static_cast<std::uint64_t>(words_per_group));
 }
 
 std::uint32_t UnitSlice::PackQueryRows(UnitBinding binding, const core::RowsView& view,
@@ -197,49 +220,85 @@ std::uint32_t UnitSlice::PackQueryRows(UnitBinding binding, const core::RowsView
   return static_cast<std::uint32_t>(begin / static_cast<std::size_t>(words_per_group));
 }
 
-std::uint32_t UnitSlice::PackKeyRows(KeySide side, const Unit& unit) {
+// Keys that nothing sees are packed as 0: their weights are 0, but 0 times NaN is not.
+std::uint32_t UnitSlice::PackKeyRows(KeySide side, const Unit& unit,
+                                     const std::vector<bool>& is_seen) {
   const bool is_value = side == KeySide::kValue;
   const UnitBinding binding = is_value ? kValues : kKeys;
   const Source source = KeySource(is_value ? forward_problem.v : forward_problem.k, unit);
   const auto placed = places_[binding].find(source);
   if (placed != places_[binding].end()) return placed->second;
-  const auto row_words = static_cast<std::size_t>(key_rows.RowWords(side));
-  std::vector<std::uint32_t>& words = packed_dispatch.storage[binding];
-  const std::size_t begin = words.size();
-  words.resize(begin + static_cast<std::size_t>(unit.num_keys) * row_words);
-  std::uint32_t* target = words.data() + begin;
-  for (std::int64_t key = unit.first_key; key < unit.first_key + unit.num_keys; ++key) {
-    key_rows.Pack(side, unit, key, target);
-    target += row_words;
+  const std::uint32_t place =
+      WordsIn(binding) / static_cast<std::uint32_t>(key_rows.ElementWords());
+  if (key_rows.storage() == KeyStorage::kStored) {
+    NoteKeyRows(side, unit, is_seen);
+  } else {
+    const auto row_words = static_cast<std::size_t>(key_rows.RowWords(side));
+    std::vector<std::uint32_t>& words = packed_dispatch.storage[binding];
+    const std::size_t begin = words.size();
+    words.resize(begin + static_cast<std::size_t>(unit.num_keys) * row_words);
+    for (std::int64_t key = 0; key < unit.num_keys; ++key) {
+      const auto at = static_cast<std::size_t>(key);
+      if (!is_seen.empty() && !is_seen[at]) continue;
+      key_rows.Pack(side, unit, unit.first_key + key, words.data() + begin + at * row_words);
+    }
   }
-  const auto place =
-      static_cast<std::uint32_t>(begin / static_cast<std::size_t>(key_rows.ElementWords()));
   places_[binding].emplace(source, place);
   return place;
 }
 
-std::uint32_t UnitSlice::PackBias(const Unit& unit) {
+void UnitSlice::NoteKeyRows(KeySide side, const Unit& unit, const std::vector<bool>& is_seen) {
+  const bool is_value = side == KeySide::kValue;
+  const core::RowsView& view = is_value ? forward_problem.v : forward_problem.k;
+  RowCopies& rows = packed_dispatch.rows[is_value ? kValues : kKeys];
+  rows.dtype = view.dtype;
+  rows.row_words = key_rows.RowWords(side);
+  const auto is_zero = [&](std::int64_t key) {
+    return !is_seen.empty() && !is_seen[static_cast<std::size_t>(key)];
+  };
+  const auto offset_of = [&](std::int64_t key) {
+    return forward_problem.KvOffsetElems(view, unit.sequence, unit.batch, unit.first_key + key,
+                                         unit.kv_head);
+  };
+  // Runs of keys that are a stride apart, all seen or all not. Only pages break the stride.
+  const bool is_paged = forward_problem.block_table.present();
+  for (std::int64_t first = 0, end = 0; first < unit.num_keys; first = end) {
+    RowCopy copy;
+    copy.is_constant = is_zero(first);
+    const std::int64_t offset_elems = offset_of(first);
+    if (!copy.is_constant) copy.address = AddressOf(view.data, offset_elems, view.dtype);
+    end = is_paged || !is_seen.empty() ? first + 1 : unit.num_keys;
+    while (end < unit.num_keys && is_zero(end) == copy.is_constant &&
+           (!is_paged || copy.is_constant ||
+            offset_of(end) == offset_elems + (end - first) * view.row_stride_elems)) {
+      ++end;
+    }
+    copy.num_inner = end - first;
+    copy.inner_stride_elems = view.row_stride_elems;
+    copy.row_elems = is_value ? forward_problem.shape.head_dim_v : forward_problem.shape.head_dim;
+    rows.Append(copy);
+  }
+}
+
+std::uint32_t UnitSlice::NoteBias(const Unit& unit) {
   const core::ScoreView& bias = forward_problem.score.bias;
   const Source source = ScoreSource(bias, unit);
   const auto placed = places_[kBias].find(source);
   if (placed != places_[kBias].end()) return placed->second;
-  const std::uint32_t place = WordsIn(kBias);
-  std::vector<std::uint32_t>& words = packed_dispatch.storage[kBias];
-  const auto pitch = static_cast<std::size_t>(Extent(bias.stride_elems[3], unit_chunks.keys));
   const std::int64_t heads = Extent(bias.stride_elems[1], forward_problem.shape.group);
-  for (std::int64_t query = 0; query < Extent(bias.stride_elems[2], unit.num_queries); ++query) {
-    for (std::int64_t head = 0; head < heads; ++head) {
-      const std::size_t begin = words.size();
-      words.resize(begin + pitch);
-      for (std::int64_t key = 0; key < Extent(bias.stride_elems[3], unit.num_keys); ++key) {
-        const std::int64_t offset_elems =
-            bias.OffsetElems(unit.batch, unit.kv_head * forward_problem.shape.group + head,
-                             unit.first_query + query, unit.first_key + key);
-        words[begin + static_cast<std::size_t>(key)] =
-            device::BitsOfFp32(LoadElement(bias.data, bias.dtype, offset_elems));
-      }
-    }
-  }
+  RowCopies& rows = packed_dispatch.rows[kBias];
+  rows.dtype = bias.dtype;
+  rows.widens = true;
+  rows.row_words = Extent(bias.stride_elems[3], unit_chunks.keys);
+  rows.elem_stride_elems = std::max<std::int64_t>(bias.stride_elems[3], 1);
+  RowCopy copy;
+  copy.address = const_cast<void*>(std::get<0>(source));
+  copy.num_outer = Extent(bias.stride_elems[2], unit.num_queries);
+  copy.num_inner = heads;
+  copy.outer_stride_elems = bias.stride_elems[2];
+  copy.inner_stride_elems = bias.stride_elems[1];
+  copy.row_elems = Extent(bias.stride_elems[3], unit.num_keys);
+  const auto place = static_cast<std::uint32_t>(rows.Append(copy));
   places_[kBias].emplace(source, place);
   return place;
 }
@@ -286,9 +345,9 @@ bool UnitSlice::Sees(const Unit& unit, const UnitRecord& record, std::int64_t qu
   return false;
 }
 
-// Weights of such keys are 0, but 0 times NaN is not. Window and lengths alone hide keys outside
+// Keys that some row of the unit sees under the mask. Window and lengths alone hide keys outside
 // one range, which the shaders leave out by themselves.
-void UnitSlice::ZeroHiddenKeys(const Unit& unit, const UnitRecord& record) {
+std::vector<bool> UnitSlice::SeenKeys(const Unit& unit, const UnitRecord& record) const {
   std::vector<bool> is_seen(static_cast<std::size_t>(unit.num_keys));
   for (std::int64_t query = 0; query < unit.num_queries; ++query) {
     const device::KeyRange range = VisibleRange(forward_problem, unit, unit.first_query + query);
@@ -302,15 +361,7 @@ void UnitSlice::ZeroHiddenKeys(const Unit& unit, const UnitRecord& record) {
       }
     }
   }
-  for (const UnitBinding binding : {kKeys, kValues}) {
-    const auto row_words = static_cast<std::size_t>(
-        key_rows.RowWords(binding == kKeys ? KeySide::kKey : KeySide::kValue));
-    std::uint32_t* rows = packed_dispatch.storage[binding].data() +
-                          record.begin[binding] * static_cast<std::size_t>(key_rows.ElementWords());
-    for (std::size_t key = 0; key < is_seen.size(); ++key) {
-      if (!is_seen[key]) std::fill_n(rows + key * row_words, row_words, 0u);
-    }
-  }
+  return is_seen;
 }
 
 void UnitSlice::AddHeadValues(const Unit& unit) {
@@ -331,14 +382,16 @@ UnitRecord UnitSlice::PackInputs(const Unit& unit) {
   const device::Diagonals diagonals = device::VisibleDiagonals(
       forward_problem.score.window, unit.sequence.q_len, unit.sequence.kv_len);
   UnitRecord record;
-  record.begin[kQueries] = PackQueryRows(kQueries, forward_problem.q, unit);
-  record.begin[kKeys] = PackKeyRows(KeySide::kKey, unit);
-  record.begin[kValues] = PackKeyRows(KeySide::kValue, unit);
-  if (forward_problem.score.bias.present()) record.begin[kBias] = PackBias(unit);
+  record.begin[kQueries] = packs_queries_at_once ? PackQueryRows(kQueries, forward_problem.q, unit)
+                                                 : NoteQueryRows(unit);
+  std::vector<bool> is_seen;
   if (forward_problem.score.mask.present()) {
     record.begin[kMask] = PackMask(unit);
-    ZeroHiddenKeys(unit, record);
+    is_seen = SeenKeys(unit, record);
   }
+  record.begin[kKeys] = PackKeyRows(KeySide::kKey, unit, is_seen);
+  record.begin[kValues] = PackKeyRows(KeySide::kValue, unit, is_seen);
+  if (forward_problem.score.bias.present()) record.begin[kBias] = NoteBias(unit);
   record.first_query = word(unit.first_query);
   record.num_rows = word(unit.num_queries * shape.group);
   record.first_key = word(unit.first_key);
@@ -376,10 +429,13 @@ Dispatch* UnitSlice::Finish() {
   return &packed_dispatch;
 }
 
-void UnitSlice::DropInputs() {
+Dispatch* UnitSlice::DropInputs() {
   for (std::size_t binding = 0; binding < kNumUnitBindings; ++binding) {
-    if (!packed_dispatch.is_output[binding]) packed_dispatch.storage[binding] = {};
+    if (packed_dispatch.is_output[binding]) continue;
+    packed_dispatch.storage[binding] = {};
+    packed_dispatch.rows[binding] = {};
   }
+  return &packed_dispatch;
 }
 
 }  // namespace heed::webgpu

@@ -27,7 +27,7 @@ class UnitSlice {
   // Ready to run; nothing can be added any more.
   Dispatch* Finish();
   // After the dispatch has run: only results stay.
-  void DropInputs();
+  Dispatch* DropInputs();
 
  protected:
   // Words of each binding.
@@ -39,10 +39,13 @@ class UnitSlice {
   Sizes InputNeeds(const Unit& unit) const;
   // False when a binding, or the dispatch, would be too large with that and num_tasks more.
   bool HasRoom(const Sizes& sizes, std::int64_t num_tasks) const;
-  // Packs q, k, v, bias and mask, and the slopes and sinks of its heads.
+  // Packs the mask, notes where q, k, v and bias are packed from, and adds the slopes and sinks of
+  // its heads.
   UnitRecord PackInputs(const Unit& unit);
-  // Rows of q or of one like it.
+  // Packs rows of q, or of one like it, at once: for who changes them before they go.
   std::uint32_t PackQueryRows(UnitBinding binding, const core::RowsView& view, const Unit& unit);
+  // The queries' rows of a tensor, o or one like it: [query, head of the group].
+  RowCopy QueryRows(const core::RowsView& view, const Unit& unit, std::int64_t head_dim) const;
   std::uint32_t WordsIn(UnitBinding binding) const;
   bool Sees(const Unit& unit, const UnitRecord& record, std::int64_t query,
             std::int64_t head) const;
@@ -52,6 +55,7 @@ class UnitSlice {
   KeyRows key_rows;
   std::int64_t words_per_group;  // of q, and of d_o
   std::int64_t head_dim_groups, head_dim_v_groups;
+  bool packs_queries_at_once = false;  // before anything is added
   UnitParams uniform_params;
   Dispatch packed_dispatch;
   std::vector<Unit> packed_units;
@@ -70,10 +74,13 @@ class UnitSlice {
   Source ScoreSource(const core::ScoreView& view, const Unit& unit) const;
   // As that; a mask is packed with all of its unit's keys, also where it repeats along them.
   Source MaskSource(const Unit& unit) const;
-  std::uint32_t PackKeyRows(KeySide side, const Unit& unit);
-  std::uint32_t PackBias(const Unit& unit);
+  // is_seen: of the unit's keys; empty = all.
+  std::uint32_t PackKeyRows(KeySide side, const Unit& unit, const std::vector<bool>& is_seen);
+  void NoteKeyRows(KeySide side, const Unit& unit, const std::vector<bool>& is_seen);
+  std::uint32_t NoteQueryRows(const Unit& unit);
+  std::uint32_t NoteBias(const Unit& unit);
   std::uint32_t PackMask(const Unit& unit);
-  void ZeroHiddenKeys(const Unit& unit, const UnitRecord& record);
+  std::vector<bool> SeenKeys(const Unit& unit, const UnitRecord& record) const;
   void AddHeadValues(const Unit& unit);
 
   std::int64_t max_words_;

@@ -7,6 +7,15 @@
 
 #include "own_gpu.h"
 
+static double LargestDifference(const float* a, const float* b, size_t count) {
+  double largest = 0.0;
+  for (size_t at = 0; at < count; ++at) {
+    const double difference = fabs((double)a[at] - (double)b[at]);
+    if (!(difference <= largest)) largest = difference;
+  }
+  return largest;
+}
+
 /* q [1, 9, 4, 16], k and v [1, 21, 2, 16]. */
 enum { kSq = 9, kSkv = 21, kHq = 4, kHkv = 2, kD = 16 };
 enum { kQElems = kSq * kHq * kD, kKvElems = kSkv * kHkv * kD, kLseElems = kHq * kSq };

@@ -155,13 +155,4 @@ static void FillRandom(float* values, size_t count, unsigned seed) {
   }
 }
 
-static double LargestDifference(const float* a, const float* b, size_t count) {
-  double largest = 0.0;
-  for (size_t at = 0; at < count; ++at) {
-    const double difference = fabs((double)a[at] - (double)b[at]);
-    if (!(difference <= largest)) largest = difference;
-  }
-  return largest;
-}
-
 #endif
