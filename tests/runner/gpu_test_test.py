@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/gpu_test.py"
 # Reports one test, and as many cases of row "a" as its shard has; PLAN decides the rest.
@@ -32,6 +33,19 @@ if "--gtest_output" in options:
         json.dump({{"failures": int(failed),
                    "testsuites": [{{"name": name, "testsuite": [case]}}]}}, file)
 sys.exit(int(failed))
+"""
+# Fails at its own work in the first run of the part that the plan names, or in every one.
+SANITIZER = """#!{python} -S
+import json, os, sys
+tool, program = sys.argv[sys.argv.index("--tool") + 1], sys.argv[-2]
+name = " ".join([tool, os.path.basename(program), os.environ["HEED_TEST_SHARD"]])
+mark = sys.argv[0] + name.replace("/", "-").replace(" ", "-")
+plan = json.loads(os.environ["PLAN"])
+if name == plan.get("faulty") and (plan.get("always") or not os.path.exists(mark)):
+    open(mark, "w").close()
+    print("========= Internal Sanitizer Error: it lost track")
+    sys.exit(99)
+print("========= ERROR SUMMARY: 0 errors")
 """
 PROGRAMS = ["gpu_hopper", "gpu_forward", "gpu_backward", "gpu_streams", "gpu_limits", "gpu_helpers",
             "gpu_flash_attention_v2", "gpu_decode", "gpu_session", "gpu_session_graph",
@@ -69,6 +83,27 @@ class GpuTest(unittest.TestCase):
         self.assertEqual(forward["worst_case"], "case2")
         self.assertEqual([part["part"] for part in forward["parts"]],
                          ["0/3", "1/3", "2/3", "rest"])
+
+    def sanitize(self, plan):
+        folder = self.build / "bin"
+        folder.mkdir()
+        sanitizer = folder / "compute-sanitizer"
+        sanitizer.write_text(SANITIZER.format(python=sys.executable))
+        sanitizer.chmod(0o755)
+        path = os.pathsep.join([str(folder), os.environ["PATH"]])
+        with unittest.mock.patch.dict(os.environ, PATH=path):
+            return self.run_script(plan, "--sanitizer-cases", "2")
+
+    def test_sanitizer_that_failed_itself_runs_again(self):
+        code, output, record = self.sanitize({"faulty": "racecheck gpu_decode 1/2"})
+        self.assertEqual(code, 0, output)
+        again = [run["part"] for run in record["sanitizers"] if run["attempts"] == 2]
+        self.assertEqual(again, ["1/2"])
+
+    def test_sanitizer_that_keeps_failing_fails(self):
+        code, _, record = self.sanitize({"faulty": "racecheck gpu_decode 1/2", "always": True})
+        self.assertEqual(code, 1)
+        self.assertEqual(record["failed"], ["racecheck gpu_decode 1/2"])
 
     def test_one_failed_shard_fails(self):
         code, output, record = self.run_script({"fails": ["gpu_backward", 2]})
