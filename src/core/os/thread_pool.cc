@@ -111,22 +111,22 @@ class Pool {
     } while (std::chrono::steady_clock::now() < end);
   }
 
-  void ParkUntilWork() {
-    for (;;) {
-      const std::int32_t seen = num_wakes_.load(std::memory_order_seq_cst);
-      num_parked_.fetch_add(1, std::memory_order_seq_cst);
-      const bool has_work = HasWork(state_.load(std::memory_order_seq_cst));
-      if (!has_work) num_wakes_.wait(seen, std::memory_order_seq_cst);
-      num_parked_.fetch_sub(1, std::memory_order_relaxed);
-      if (has_work || HasWork(state_.load(std::memory_order_relaxed))) return;
+  // Returns when there is work or was some: waking takes longer than a short job lasts.
+  void Park() {
+    const std::int32_t seen = num_wakes_.load(std::memory_order_seq_cst);
+    num_parked_.fetch_add(1, std::memory_order_seq_cst);
+    if (!HasWork(state_.load(std::memory_order_seq_cst))) {
+      num_wakes_.wait(seen, std::memory_order_seq_cst);
     }
+    num_parked_.fetch_sub(1, std::memory_order_relaxed);
   }
 
+  // A thread that wakes up too late for a job spins again: it is there for the next one.
   void ThreadMain() {
     runs_workers = true;
     while (true) {
       SpinForWork();
-      if (!HasWork(state_.load(std::memory_order_relaxed))) ParkUntilWork();
+      if (!HasWork(state_.load(std::memory_order_relaxed))) Park();
       TakeWorkers();
     }
   }
