@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the results tables of README.md from bench/results/<machine>/*.json.
+"""Writes the results tables of README.md, and that of the CPU bars in bench/README.md, from
+bench/results/<machine>/*.json.
 
 Those files are what `heed bench --json`, bench/compare_gpu.py and bench/compare_cpu.py wrote; every
 cell comes from them.
 Usage: readme_tables.py [--check | --self-test]
-  --check   changes nothing; fails when README.md is not what the files give
+  --check   changes nothing; fails when either is not what the files give
 """
 
 import json
@@ -12,8 +13,9 @@ import pathlib
 import re
 import sys
 
+from cpu_bars import bars_text, self_test as bars_self_test
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BLOCK = re.compile(r"(<!-- results:begin -->\n).*?(<!-- results:end -->)", re.DOTALL)
 NO_RESULTS = "No results are committed yet; `./dev bench` measures this machine.\n"
 
 
@@ -137,11 +139,12 @@ def results_text(folder):
     return "\n".join(texts) if texts else NO_RESULTS
 
 
-def with_results(readme, results):
-    """The README with its results block replaced; there must be exactly one."""
-    if len(BLOCK.findall(readme)) != 1:
-        raise ValueError("README.md needs one results:begin / results:end block")
-    return BLOCK.sub(lambda match: match.group(1) + results + match.group(2), readme)
+def with_block(text, name, content):
+    """The text with its block of that name replaced; there must be exactly one."""
+    block = re.compile(f"(<!-- {name}:begin -->\n).*?(<!-- {name}:end -->)", re.DOTALL)
+    if len(block.findall(text)) != 1:
+        raise ValueError(f"needs one {name}:begin / {name}:end block")
+    return block.sub(lambda match: match.group(1) + content + match.group(2), text)
 
 
 def self_test():
@@ -176,9 +179,13 @@ def self_test():
     expected = ("| f32 causal, 8/2 heads, L = 4096, D = 64, 2 threads | `some.row` | 12.5 ms | "
                 "0.123 | 87 % of FMA |\n")
     stale = "a\n<!-- results:begin -->\nold\n<!-- results:end -->\nb\n"
-    fresh = with_results(stale, results)
-    if expected not in fresh or "old" in fresh or with_results(fresh, results) != fresh:
+    fresh = with_block(stale, "results", results)
+    if (expected not in fresh or "old" in fresh or
+            with_block(fresh, "results", results) != fresh):
         print(f"self-test: unexpected table:\n{fresh}", file=sys.stderr)
+        return 1
+    if not bars_self_test():
+        print("self-test: unexpected line of a bar", file=sys.stderr)
         return 1
     print("self-test: the table is as expected")
     return 0
@@ -187,16 +194,20 @@ def self_test():
 def main(arguments):
     if "--self-test" in arguments:
         return self_test()
-    path = ROOT / "README.md"
-    readme = path.read_text(encoding="utf-8")
-    fresh = with_results(readme, results_text(ROOT / "bench/results"))
-    if "--check" not in arguments:
-        path.write_text(fresh, encoding="utf-8")
-    elif fresh != readme:
-        print("README.md: results differ from bench/results: run scripts/readme_tables.py",
-              file=sys.stderr)
-        return 1
-    return 0
+    folder = ROOT / "bench/results"
+    is_stale = False
+    for file, name, content in (("README.md", "results", results_text(folder)),
+                                ("bench/README.md", "bars", bars_text(folder))):
+        path = ROOT / file
+        text = path.read_text(encoding="utf-8")
+        fresh = with_block(text, name, content)
+        if "--check" not in arguments:
+            path.write_text(fresh, encoding="utf-8")
+        elif fresh != text:
+            print(f"{file}: {name} differ from bench/results: run scripts/readme_tables.py",
+                  file=sys.stderr)
+            is_stale = True
+    return 1 if is_stale else 0
 
 
 if __name__ == "__main__":
