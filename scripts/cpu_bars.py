@@ -1,7 +1,7 @@
 """The CPU bars beside what the committed results say, as a table for bench/README.md.
 
-Used by readme_tables.py. A line of BARS names the bar, the files that answer it and how a file's rows
-become values; nothing here is typed in from a run."""
+Used by readme_tables.py. A line of BARS names the bar, the file that answers it and how the file's
+rows become values; nothing here is typed in from a run."""
 
 import dataclasses
 import json
@@ -121,13 +121,15 @@ def bars_text(folder):
 
 def self_test():
     """What a line says of made-up values."""
-    bar = Bar("some bar", 1.5, "a/b.json", peer_ratios("torch", causal=True, length=lambda n: n > 9))
+    ratios = peer_ratios("torch", causal=True, length=lambda n: n > 9)
+    bar = Bar("some bar", 1.5, "a/b.json", ratios)
     case = {"causal": True, "length": 10, "ratio": {"heed": 1.0, "torch": 1.6}}
     cases = [case, {**case, "ratio": {"torch": 1.25}}, {**case, "length": 9},
              {**case, "causal": False}, {**case, "ratio": {"numpy": 9.0}}]
     found = bar_line(bar, bar.values({"cases": cases}))
     expected = "| some bar | 1.50 | 1.25 to 1.60 | 1 of 2 | [a/b.json](results/a/b.json) |\n"
-    row = {"case": "x", "bar": {"value": 2.0}, "roofs": [{"name": "r", "fraction": {"median": 0.5}}]}
+    roofs = [{"name": "r", "fraction": {"median": 0.5}}]
+    row = {"case": "x", "bar": {"value": 2.0}, "roofs": roofs}
     rows = {"rows": [row, {**row, "case": "y"}]}
     return (found == expected and bench_rows("x")(rows) == [2.0] and
             bench_rows("x", roof="r")(rows) == [0.5] and
