@@ -2,7 +2,7 @@
 // back and calls after a pause, then small calls of heed_forward and heed_decode by number of
 // threads.
 //
-// usage: short_calls [--threads N] [--calls N]
+// usage: short_calls [--threads N] [--calls N] [--case TEXT]
 // One JSON object a line; times are medians over the calls, in microseconds.
 #include <algorithm>
 #include <chrono>
@@ -27,6 +27,14 @@ double Microseconds() {
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
+
+struct Options {
+  int threads = static_cast<int>(std::thread::hardware_concurrency());
+  int num_calls = 300;
+  std::string only;  // cases whose names contain it
+
+  bool Wants(const std::string& name) const { return name.find(only) != std::string::npos; }
+};
 
 struct Times {
   double median_us = 0, tenth_us = 0, ninetieth_us = 0;
@@ -166,11 +174,11 @@ void TwentyMicroseconds(void*, std::int64_t) {
 }
 
 // 20 us of work for each worker show how far hand-off and collection are from 20 us in all.
-void MeasureHandOff(int most_threads, int num_calls) {
-  for (const int threads : ThreadCounts(most_threads)) {
-    if (threads == 1) continue;
+void MeasureHandOff(const Options& options) {
+  for (const int threads : ThreadCounts(options.threads)) {
+    if (threads == 1 || !options.Wants("hand-off")) continue;
     for (const double idle_us : {0.0, 50.0, 500.0, 5000.0}) {
-      const int calls = idle_us > 1000 ? std::min(num_calls, 50) : num_calls;
+      const int calls = idle_us > 1000 ? std::min(options.num_calls, 50) : options.num_calls;
       Print("hand-off", threads, idle_us,
             Time(calls, idle_us, [&] { heed::core::os::ParallelFor(threads, NoWork, nullptr); }));
       Print("hand-off of 20 us", threads, idle_us, Time(calls, idle_us, [&] {
@@ -180,32 +188,36 @@ void MeasureHandOff(int most_threads, int num_calls) {
   }
 }
 
-void MeasureCalls(int most_threads, int num_calls) {
-  Print("forward f32 1 head L 1 D 64", 1, 0, TimeForward({kF32, 1, 1, 1, 1, 64}, 1, num_calls, 0));
+using Measure = Times (*)(const Shape& shape, int threads, int num_calls, double idle_us);
+
+// Back to back, and after the threads have gone to sleep.
+void MeasureShape(const Options& options, const std::string& name, const Shape& shape,
+                  Measure measure) {
+  if (!options.Wants(name)) return;
+  for (const int threads : ThreadCounts(options.threads)) {
+    for (const double idle_us : {0.0, 500.0}) {
+      if (threads == 1 && idle_us > 0) continue;
+      Print(name, threads, idle_us, measure(shape, threads, options.num_calls, idle_us));
+    }
+  }
+}
+
+void MeasureCalls(const Options& options) {
+  MeasureShape(options, "forward f32 1/1 L 1 D 64", {kF32, 1, 1, 1, 1, 64}, TimeForward);
   for (const heed_dtype_t dtype : {kF32, kBF16}) {
     const std::string type = dtype.bits == 32 ? "f32" : "bf16";
-    for (const std::int64_t length : {128, 512}) {
+    for (const std::int64_t length : {128, 256, 512}) {
       for (const std::int64_t head_dim : {64, 128}) {
         for (const std::int64_t kv_heads : {8, 2}) {
           const std::string name = "forward " + type + " 8/" + std::to_string(kv_heads) + " L " +
                                    std::to_string(length) + " D " + std::to_string(head_dim);
-          for (const int threads : ThreadCounts(most_threads)) {
-            const Shape shape = {dtype, 8, kv_heads, length, length, head_dim};
-            Print(name, threads, 0, TimeForward(shape, threads, num_calls, 0));
-            if (length > 128 || head_dim < 128 || threads == 1) continue;
-            Print(name, threads, 500, TimeForward(shape, threads, num_calls / 2, 500));
-          }
+          MeasureShape(options, name, {dtype, 8, kv_heads, length, length, head_dim}, TimeForward);
         }
       }
     }
     for (const std::int64_t keys : {1024, 4096}) {
       const std::string name = "decode " + type + " 32/8 D 128 keys " + std::to_string(keys);
-      for (const int threads : ThreadCounts(most_threads)) {
-        const Shape shape = {dtype, 32, 8, 1, keys, 128};
-        Print(name, threads, 0, TimeDecode(shape, threads, num_calls, 0));
-        if (keys > 1024 || threads == 1) continue;
-        Print(name, threads, 500, TimeDecode(shape, threads, num_calls / 2, 500));
-      }
+      MeasureShape(options, name, {dtype, 32, 8, 1, keys, 128}, TimeDecode);
     }
   }
 }
@@ -213,17 +225,18 @@ void MeasureCalls(int most_threads, int num_calls) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  int threads = static_cast<int>(std::thread::hardware_concurrency()), num_calls = 300;
+  Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
-    if (name == "--threads") threads = std::atoi(argv[i + 1]);
-    if (name == "--calls") num_calls = std::atoi(argv[i + 1]);
+    if (name == "--threads") options.threads = std::atoi(argv[i + 1]);
+    if (name == "--calls") options.num_calls = std::atoi(argv[i + 1]);
+    if (name == "--case") options.only = argv[i + 1];
   }
-  if (threads < 2 || num_calls < 10 || argc % 2 == 0) {
-    std::fprintf(stderr, "usage: short_calls [--threads N >= 2] [--calls N >= 10]\n");
+  if (options.threads < 2 || options.num_calls < 10 || argc % 2 == 0) {
+    std::fprintf(stderr, "usage: short_calls [--threads N >= 2] [--calls N >= 10] [--case TEXT]\n");
     return 2;
   }
-  MeasureHandOff(threads, num_calls);
-  MeasureCalls(threads, num_calls);
+  MeasureHandOff(options);
+  MeasureCalls(options);
   return 0;
 }
