@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# own_device_test.sh LIBHEED CC: compiles own_device.c and own_buffers.c with the headers that lie beside
+# own_device_test.sh LIBHEED CC: compiles own_device.c and own_buffers.c with the headers that
+# lie beside
 # HEED_WEBGPU_LIBRARY and runs them. Without those it is skipped; HEED_REQUIRE_WEBGPU=1 makes that a
 # failure.
 set -euo pipefail
