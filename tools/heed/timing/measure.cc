@@ -55,23 +55,25 @@ std::vector<const RoofLoop*> RoofsFor(const BenchCase& bench_case) {
 }
 
 // Half of the operations of an int8 case run at the peak of int8 dot products, half at that of the
-// arithmetic of P V. Indices into the roofs, or nothing where there is no such loop.
+// arithmetic of P V. Indices into the roofs.
 struct MixedPeak {
   std::size_t scores = 0, values = 0;
 };
-std::optional<MixedPeak> MixedPeakOf(BenchInt8 int8, const std::vector<const RoofLoop*>& roofs) {
-  const auto find = [&](RoofKind kind) {
-    const auto at = std::find_if(roofs.begin(), roofs.end(),
-                                 [&](const RoofLoop* roof) { return roof->kind == kind; });
-    return static_cast<std::size_t>(at - roofs.begin());
-  };
-  if (int8 == BenchInt8::kOff) return std::nullopt;
-  const RoofKind of_values = int8 == BenchInt8::kU8     ? RoofKind::kDotI8
-                             : int8 == BenchInt8::kBf16 ? RoofKind::kDotBf16
-                                                        : RoofKind::kFmaF32;
-  const MixedPeak peak = {find(RoofKind::kDotI8), find(of_values)};
-  if (peak.scores == roofs.size() || peak.values == roofs.size()) return std::nullopt;
-  return peak;
+// Of every loop for that arithmetic, the one that bars are set for last.
+std::vector<MixedPeak> MixedPeaksOf(BenchInt8 int8, const std::vector<const RoofLoop*>& roofs) {
+  std::vector<MixedPeak> peaks;
+  if (int8 == BenchInt8::kOff) return peaks;
+  const auto scores = std::find_if(roofs.begin(), roofs.end(), [](const RoofLoop* roof) {
+    return roof->kind == RoofKind::kDotI8;
+  });
+  if (scores == roofs.end()) return peaks;
+  const auto scores_at = static_cast<std::size_t>(scores - roofs.begin());
+  if (int8 == BenchInt8::kU8) return {{scores_at, scores_at}};
+  const RoofKind of_values = int8 == BenchInt8::kBf16 ? RoofKind::kDotBf16 : RoofKind::kFmaF32;
+  for (std::size_t at = roofs.size(); at-- > 0;) {
+    if (roofs[at]->kind == of_values) peaks.push_back({scores_at, at});
+  }
+  return peaks;
 }
 
 // Alternates roof and kernel slices, so that each kernel slice stands between two roof slices.
@@ -81,7 +83,7 @@ class PairedTimer {
       : bench_case_(bench_case),
         call_(call),
         roofs_(RoofsFor(bench_case)),
-        mixed_(MixedPeakOf(bench_case.problem.bench.int8, roofs_)),
+        mixed_(MixedPeaksOf(bench_case.problem.bench.int8, roofs_)),
         clock_(ClockFor(bench_case)),
         is_decode_(bench_case.problem.bench.op == BenchOp::kDecode) {}
 
@@ -95,6 +97,8 @@ class PairedTimer {
         std::clamp(0.25 * seconds_per_run * static_cast<double>(runs_per_slice_), 0.004, 0.02);
     rates_.resize(roofs_.size());
     fractions_.resize(roofs_.size());
+    mixed_rates_.resize(mixed_.size());
+    mixed_fractions_.resize(mixed_.size());
     std::vector<double> before = RoofRates();
     for (std::int64_t slice = 0; slice < options.num_slices; ++slice) {
       const double bandwidth_before = is_decode_ ? ReadBandwidth() : 0.0;
@@ -111,11 +115,12 @@ class PairedTimer {
         read_fractions_.push_back(static_cast<double>(call_.cache_bytes()) / work_seconds /
                                   bandwidth);
       }
-      if (mixed_) {
-        const double peak =
-            2.0 / (1.0 / rates_[mixed_->scores].back() + 1.0 / rates_[mixed_->values].back());
-        mixed_rates_.push_back(peak);
-        mixed_fractions_.push_back(result->useful_flops / work_seconds / peak);
+      for (std::size_t i = 0; i < mixed_.size(); ++i) {
+        const double scores_rate = rates_[mixed_[i].scores].back();
+        const double values_rate = rates_[mixed_[i].values].back();
+        const double peak = 2.0 / (1.0 / scores_rate + 1.0 / values_rate);
+        mixed_rates_[i].push_back(peak);
+        mixed_fractions_[i].push_back(result->useful_flops / work_seconds / peak);
       }
       before = after;
       progress->Update(static_cast<double>(slice + 1) / static_cast<double>(options.num_slices));
@@ -158,10 +163,11 @@ class PairedTimer {
       result->roofs.push_back(
           {roofs_[i]->name, Summarise(rates_[i]), Summarise(fractions_[i]), 0.0});
     }
-    if (mixed_) {
-      const std::string name = std::string("mixed ") + roofs_[mixed_->scores]->name + " + " +
-                               roofs_[mixed_->values]->name;
-      result->roofs.push_back({name, Summarise(mixed_rates_), Summarise(mixed_fractions_), 0.0});
+    for (std::size_t i = 0; i < mixed_.size(); ++i) {
+      const std::string name = std::string("mixed ") + roofs_[mixed_[i].scores]->name + " + " +
+                               roofs_[mixed_[i].values]->name;
+      result->roofs.push_back(
+          {name, Summarise(mixed_rates_[i]), Summarise(mixed_fractions_[i]), 0.0});
     }
     if (is_decode_) {
       result->roofs.push_back({kReadRoof, Summarise(read_rates_), Summarise(read_fractions_), 0.0});
@@ -171,14 +177,14 @@ class PairedTimer {
   const BenchCase& bench_case_;
   const TimedCall& call_;
   std::vector<const RoofLoop*> roofs_;
-  std::optional<MixedPeak> mixed_;
+  std::vector<MixedPeak> mixed_;
   bench::Clock clock_;
   bool is_decode_;
   std::int64_t runs_per_slice_ = 1;
   double roof_seconds_ = 0.0;
   std::vector<double> wall_seconds_;
-  std::vector<std::vector<double>> rates_, fractions_;  // [roof][slice]
-  std::vector<double> mixed_rates_, mixed_fractions_;
+  std::vector<std::vector<double>> rates_, fractions_;              // [roof][slice]
+  std::vector<std::vector<double>> mixed_rates_, mixed_fractions_;  // [mixed peak][slice]
   std::vector<double> read_rates_, read_fractions_;
 };
 
