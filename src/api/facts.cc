@@ -121,6 +121,7 @@ core::Status ReadFacts(const core::ExecOptions& exec, core::DeviceFacts* facts) 
   }
   facts->cpu_backward_workspace = cpu::BackwardWorkspaceBytes;
   facts->cpu_forward_scratch = cpu::ForwardWorkerBytes;
+  facts->cpu_forward_shared = cpu::ForwardSharedBytes;
   facts->cpu_int8_workspace = cpu::Int8WorkspaceBytes;
   facts->cpu_decode_scratch = cpu::DecodeWorkerBytes;
   if (exec.backend == HEED_BACKEND_CPU) facts->tuning = TuningOf(kCpuSlot, exec);

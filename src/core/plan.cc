@@ -47,7 +47,11 @@ Status PlanCpuForward(const ForwardProblem& problem, const DeviceFacts& facts, P
   if (facts.cpu_forward_scratch == nullptr) return {};
   const std::size_t worker_bytes = facts.cpu_forward_scratch(*plan->row, problem);
   if (__builtin_mul_overflow(worker_bytes, static_cast<std::size_t>(plan->num_workers),
-                             &plan->workspace_bytes)) {
+                             &plan->workspace_bytes) ||
+      __builtin_add_overflow(
+          plan->workspace_bytes,
+          facts.cpu_forward_shared != nullptr ? facts.cpu_forward_shared(*plan->row, problem) : 0,
+          &plan->workspace_bytes)) {
     return Unsupported(Format("the workspace of %d workers overflows 64 bits", plan->num_workers));
   }
   return {};

@@ -13,7 +13,8 @@
 
 namespace heed::core {
 
-// Scratch bytes that one worker of `row` needs; a pure function that the row's backend provides.
+// Scratch bytes that one worker of `row` needs, or all together; a pure function that the row's
+// backend provides.
 using WorkerScratchBytes = std::size_t (*)(const KernelRow& row, const ForwardProblem& problem);
 
 // Workspace of a whole int8 forward call on num_workers threads.
@@ -87,6 +88,7 @@ struct DeviceFacts {
   // Why a target is absent, such as "this CPU has no avx512f"; null = no reason known.
   std::array<const char*, kNumCpuTargets> why_no_cpu_target = {};
   WorkerScratchBytes cpu_forward_scratch = nullptr;         // null = CPU forward rows need none
+  WorkerScratchBytes cpu_forward_shared = nullptr;          // of all workers together; null = 0
   Int8WorkspaceBytes cpu_int8_workspace = nullptr;          // null = int8 rows need none
   BackwardWorkspaceBytes cpu_backward_workspace = nullptr;  // null = CPU backward rows need none
   DecodeScratchBytes cpu_decode_scratch = nullptr;          // null = CPU decode rows need none

@@ -11,6 +11,11 @@ std::size_t ForwardWorkerBytes(const core::KernelRow& row, const core::ForwardPr
   return kernel != nullptr ? WorkerBytes(*kernel, problem) : 0;
 }
 
+std::size_t ForwardSharedBytes(const core::KernelRow& row, const core::ForwardProblem& problem) {
+  const ForwardKernel* kernel = FindForwardKernel(row.cpu_target, problem.dtype());
+  return kernel != nullptr ? SharedBytes(*kernel, problem) : 0;
+}
+
 core::Status RunForward(const core::ForwardProblem& problem, const core::Plan& plan,
                         void* workspace) {
   if (problem.dtype() == core::DType::kI8) return RunInt8Forward(problem, plan, workspace);

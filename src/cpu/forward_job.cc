@@ -1,7 +1,10 @@
 #include "cpu/forward_job.h"
 
+#include <optional>
+
 #include "core/os/thread_pool.h"
 #include "cpu/denormals.h"
+#include "cpu/kv_heads.h"
 #include "cpu/schedule.h"
 #include "cpu/scratch.h"
 #include "cpu/tile_pass.h"
@@ -14,6 +17,7 @@ struct ForwardJob {
   ScratchLayout layout;
   TileSchedule schedule;
   std::uint8_t* workspace;
+  std::optional<KvHeads> heads;
 };
 
 // Brackets a thread's calls of the kernel.
@@ -38,6 +42,7 @@ void RunWorker(void* job_pointer, std::int64_t worker) {
   const KernelThread thread(job.context.kernel);
   const std::size_t offset_bytes = static_cast<std::size_t>(worker) * job.layout.total_bytes;
   const WorkerScratch scratch(job.workspace + offset_bytes, job.layout, job.context.kernel);
+  if (job.heads) job.heads->PackShare();
   TileRange range;
   while (job.schedule.Next(&range)) RunTileRange(job.context, range, scratch);
 }
@@ -46,6 +51,10 @@ void RunWorker(void* job_pointer, std::int64_t worker) {
 
 std::size_t WorkerBytes(const ForwardKernel& kernel, const core::ForwardProblem& problem) {
   return MakeScratchLayout(problem, kernel).total_bytes;
+}
+
+std::size_t SharedBytes(const ForwardKernel& kernel, const core::ForwardProblem& problem) {
+  return MakeKvHeadsLayout(problem, kernel, MakeScratchLayout(problem, kernel)).total_bytes;
 }
 
 void RunForwardKernel(const ForwardKernel& kernel, const core::ForwardProblem& problem,
@@ -58,7 +67,15 @@ void RunForwardKernel(const ForwardKernel& kernel, const core::ForwardProblem& p
   ForwardJob job{.context = {problem, kernel, SplitScale(problem.score.scale)},
                  .layout = layout,
                  .schedule = TileSchedule(problem, limits),
-                 .workspace = static_cast<std::uint8_t*>(workspace)};
+                 .workspace = static_cast<std::uint8_t*>(workspace),
+                 .heads = {}};
+  const KvHeadsLayout heads = MakeKvHeadsLayout(problem, kernel, layout);
+  if (heads.total_bytes > 0) {
+    std::uint8_t* memory =
+        job.workspace + static_cast<std::size_t>(num_workers) * layout.total_bytes;
+    job.heads.emplace(problem, kernel, job.layout, heads, memory);
+    job.context.heads = &*job.heads;
+  }
   const core::ExecOptions& exec = problem.exec;
   if (exec.parallel_for != nullptr) {
     exec.parallel_for(exec.parallel_for_context, num_workers, RunWorker, &job);

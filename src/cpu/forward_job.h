@@ -13,7 +13,11 @@ namespace heed::cpu {
 // Scratch of one worker, a multiple of 64.
 std::size_t WorkerBytes(const ForwardKernel& kernel, const core::ForwardProblem& problem);
 
-// workspace: num_workers * WorkerBytes, 64-byte aligned. The result does not depend on num_workers.
+// What all workers share, a multiple of 64.
+std::size_t SharedBytes(const ForwardKernel& kernel, const core::ForwardProblem& problem);
+
+// workspace: num_workers * WorkerBytes + SharedBytes, 64-byte aligned. The result does not depend
+// on num_workers.
 void RunForwardKernel(const ForwardKernel& kernel, const core::ForwardProblem& problem,
                       std::int64_t num_workers, void* workspace);
 

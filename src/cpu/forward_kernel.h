@@ -25,6 +25,8 @@ namespace heed::cpu {
 inline constexpr int kMaxTileRows = 48;
 inline constexpr int kBlockKeys = 128;
 inline constexpr int kMaxTileVectors = 3;
+// How far, as an exponent of 2, weights may pass 1 before a row's maximum has to rise.
+inline constexpr float kWeightSlackLog2 = 8.0f;
 // In a tile of additive terms: the key is hidden, whatever its score. Terms that add up to +inf are
 // given as NaN, which makes the row NaN just as well.
 inline constexpr float kMaskedOut = __builtin_inff();
@@ -122,12 +124,17 @@ struct ForwardKernel {
   int column_multiple;         // a step of packed values has groups for a multiple of this
   bool reads_keys_in_place;    // rows of k are already in the kernel's format
   bool reads_values_in_place;  // rows of v too
+  // Packing weighs so much beside the products that it is done once for all tiles of a KV head.
+  bool packs_heads = false;
   void (*pack_queries)(const PackQueriesArgs& args);
   void (*pack_keys)(const PackRowsArgs& args);
   void (*pack_values)(const PackRowsArgs& args);
   // Indexed by the number of vectors that hold rows, less one.
   void (*compute_scores[kMaxTileVectors])(const ScoresArgs& args);
   void (*accumulate_values[kMaxTileVectors])(const ValuesArgs& args);
+  // Both for the same keys, where neither has terms or dropout; block_max is not read. Null: the
+  // kernel has no faster way than one after the other.
+  void (*add_block[kMaxTileVectors])(const ScoresArgs& scores, const ValuesArgs& values) = {};
   void (*store_rows)(const StoreRowsArgs& args);
   // Around all other calls on a thread, where the kernel has state per thread; else null.
   void (*start_thread)();

@@ -18,8 +18,6 @@ inline constexpr int kInt8TileRows = 48;
 inline constexpr int kInt8Block = 64;  // keys of a block of packed keys and of the fixed softmax
 inline constexpr int kInt8FloatBlock = 2 * kInt8Block;  // keys of a block of the float softmax
 inline constexpr int kNumInt8Modes = 3;
-// How far, as an exponent of 2, weights may pass 1 before a row's maximum has to rise.
-inline constexpr float kInt8SlackLog2 = 8.0f;
 inline constexpr int kInt8Group = 4;     // bytes of one step of a dot product
 inline constexpr int kInt8DimStep = 16;  // output elements are padded to a multiple of this
 // Raw scores up to head_dim * 2^14 and their differences fit 32 bits.
@@ -148,7 +146,7 @@ struct Int8FloatMode {
   void (*values)(const Int8ValuesArgs& args);
   float weight_unit;  // what a weight of 1 is stored and summed as
   Int8ValueFormat value_format = Int8ValueFormat::kSteps;
-  // False: a row has no maximum yet, or a weight would pass 2^kInt8SlackLog2, and no row has
+  // False: a row has no maximum yet, or a weight would pass 2^kWeightSlackLog2, and no row has
   // changed. Null: every block needs its maxima first.
   bool (*weigh)(const Int8WeighArgs& args) = nullptr;
 };

@@ -35,7 +35,41 @@ const std::uint8_t* RowAt(const core::ForwardProblem& problem, const core::RowsV
          offset_elems * static_cast<std::int64_t>(core::DTypeBytes(view.dtype));
 }
 
+// Packs keys [padded.begin, padded.end) of k or v, those before `begin` as zeros.
+struct PackedRows {
+  Operand operand;
+  device::KeyRange padded;
+  std::int64_t begin;
+  void* destination;
+};
+void PackRows(const core::ForwardProblem& problem, const ForwardKernel& kernel,
+              const HeadSequence& head, const ScratchLayout& layout, const PackedRows& packed) {
+  const bool is_keys = packed.operand == Operand::kKeys;
+  const core::RowsView& view = is_keys ? problem.k : problem.v;
+  const void* rows[kBlockKeys];
+  for (std::int64_t key = packed.padded.begin; key < packed.padded.end; ++key) {
+    const bool is_padding = key < packed.begin;
+    rows[key - packed.padded.begin] = is_padding ? nullptr : RowAt(problem, view, head, key);
+  }
+  const PackRowsArgs args{
+      .rows = rows,
+      .num_rows = packed.padded.end - packed.padded.begin,
+      .num_elems = is_keys ? problem.shape.head_dim : problem.shape.head_dim_v,
+      .destination = packed.destination,
+      .destination_stride_bytes =
+          is_keys ? layout.packed_key_stride_bytes : layout.packed_value_stride_bytes,
+  };
+  (is_keys ? kernel.pack_keys : kernel.pack_values)(args);
+}
+
 }  // namespace
+
+void PackKvBlock(const core::ForwardProblem& problem, const ForwardKernel& kernel,
+                 const HeadSequence& head, const ScratchLayout& layout, const KvDestination& to) {
+  PackRows(problem, kernel, head, layout, {Operand::kKeys, to.keys, to.keys.begin, to.key_rows});
+  PackRows(problem, kernel, head, layout,
+           {Operand::kValues, to.keys, to.keys.begin, to.value_steps});
+}
 
 KvBlock LoadKvBlock(const core::ForwardProblem& problem, const ForwardKernel& kernel,
                     const HeadSequence& head, device::KeyRange keys, std::int64_t num_tiles,
@@ -47,22 +81,8 @@ KvBlock LoadKvBlock(const core::ForwardProblem& problem, const ForwardKernel& ke
   KvBlock block;
   block.keys = padded;
 
-  const auto pack = [&](const core::RowsView& view, Operand operand) {
-    const void* rows[kBlockKeys];
-    for (std::int64_t key = padded.begin; key < padded.end; ++key) {
-      const bool is_padding = key < keys.begin;
-      rows[key - padded.begin] = is_padding ? nullptr : RowAt(problem, view, head, key);
-    }
-    const bool is_keys = operand == Operand::kKeys;
-    const PackRowsArgs args{
-        .rows = rows,
-        .num_rows = padded.end - padded.begin,
-        .num_elems = is_keys ? problem.shape.head_dim : problem.shape.head_dim_v,
-        .destination = is_keys ? scratch.keys() : scratch.values(),
-        .destination_stride_bytes =
-            is_keys ? layout.packed_key_stride_bytes : layout.packed_value_stride_bytes,
-    };
-    (is_keys ? kernel.pack_keys : kernel.pack_values)(args);
+  const auto pack = [&](Operand operand, void* destination) {
+    PackRows(problem, kernel, head, layout, {operand, padded, keys.begin, destination});
   };
 
   const std::int64_t elem_bytes = static_cast<std::int64_t>(core::DTypeBytes(problem.k.dtype));
@@ -71,7 +91,7 @@ KvBlock LoadKvBlock(const core::ForwardProblem& problem, const ForwardKernel& ke
     block.key_stride_bytes = problem.k.row_stride_elems * elem_bytes;
     block.key_rows = RowAt(problem, problem.k, head, padded.begin);
   } else {
-    pack(problem.k, Operand::kKeys);
+    pack(Operand::kKeys, scratch.keys());
     block.key_stride_bytes = layout.packed_key_stride_bytes;
     block.key_rows = static_cast<const std::uint8_t*>(scratch.keys());
   }
@@ -80,7 +100,7 @@ KvBlock LoadKvBlock(const core::ForwardProblem& problem, const ForwardKernel& ke
     block.value_stride_bytes = problem.v.row_stride_elems * elem_bytes;
     block.value_steps = RowAt(problem, problem.v, head, padded.begin);
   } else {
-    pack(problem.v, Operand::kValues);
+    pack(Operand::kValues, scratch.values());
     block.value_stride_bytes = layout.packed_value_stride_bytes;
     block.value_steps = static_cast<const std::uint8_t*>(scratch.values());
   }

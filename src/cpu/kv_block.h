@@ -28,6 +28,16 @@ KvBlock LoadKvBlock(const core::ForwardProblem& problem, const ForwardKernel& ke
                     const HeadSequence& head, device::KeyRange keys, std::int64_t num_tiles,
                     const WorkerScratch& scratch);
 
+// Where PackKvBlock puts keys of one block, in the kernel's own format and at the strides of the
+// layout. Requires: keys.begin is a whole step.
+struct KvDestination {
+  device::KeyRange keys;
+  void* key_rows;
+  void* value_steps;
+};
+void PackKvBlock(const core::ForwardProblem& problem, const ForwardKernel& kernel,
+                 const HeadSequence& head, const ScratchLayout& layout, const KvDestination& to);
+
 // Rows of keys and values that tiles will need soon.
 struct PrefetchArgs {
   StridedRows keys;

@@ -82,46 +82,52 @@ void ProcessBlock(const ForwardContext& context, const HeadSequence& head, const
       tile.rows.by_all.begin <= block.keys.begin && block.keys.end <= tile.rows.by_all.end;
   LaneIntervals intervals;
   if (!sees_all) intervals = MakeLaneIntervals(tile.rows, block.keys);
-  context.kernel.compute_scores[width]({.q_groups = tile.state.q_groups,
-                                        .keys = block.key_rows,
-                                        .key_stride_bytes = block.key_stride_bytes,
-                                        .num_keys = num_keys,
-                                        .num_steps = scratch.layout().num_key_steps,
-                                        .scores = scratch.scores(),
-                                        .block_max = scratch.block_max(),
-                                        .visible = sees_all ? nullptr : &intervals,
-                                        .terms = has_terms ? &terms : nullptr,
-                                        .prefetch = prefetch.keys});
-
-  KvBlock visible = block;
+  const bool has_dropout = score.dropout.active();
+  const ScoresArgs scores{.q_groups = tile.state.q_groups,
+                          .keys = block.key_rows,
+                          .key_stride_bytes = block.key_stride_bytes,
+                          .num_keys = num_keys,
+                          .num_steps = scratch.layout().num_key_steps,
+                          .scores = scratch.scores(),
+                          .block_max = scratch.block_max(),
+                          .visible = sees_all ? nullptr : &intervals,
+                          .terms = has_terms ? &terms : nullptr,
+                          .prefetch = prefetch.keys};
+  ValuesArgs values{
+      .scores = scratch.scores(),
+      .block_max = scratch.block_max(),
+      .values = block.value_steps,
+      .value_stride_bytes = block.value_stride_bytes,
+      .first_key = std::max<std::int64_t>(tile.rows.by_any.begin - block.keys.begin, 0),
+      .num_keys = num_keys,
+      .head_dim_v = context.problem.shape.head_dim_v,
+      .score_factor = ScoreFactor(context),
+      .keep = has_dropout ? scratch.keep() : nullptr,
+      .row_max = tile.state.row_max,
+      .row_sum = tile.state.row_sum,
+      .o = tile.state.o,
+      .prefetch = prefetch.values};
+  if (context.kernel.add_block[width] != nullptr && !has_terms && !has_dropout) {
+    context.kernel.add_block[width](scores, values);
+    return;
+  }
+  context.kernel.compute_scores[width](scores);
   if (CanHideKeys(score)) {
     const std::uint8_t* is_live = scratch.is_live();
     const std::int64_t num_live = std::count(is_live, is_live + num_keys, 1);
     if (num_live == 0) return;
     if (num_live < num_keys) {
-      visible = WithoutDeadValues(block, context.kernel, context.problem.shape.head_dim_v, is_live,
-                                  scratch.live_values());
+      const KvBlock visible = WithoutDeadValues(
+          block, context.kernel, context.problem.shape.head_dim_v, is_live, scratch.live_values());
+      values.values = visible.value_steps;
+      values.value_stride_bytes = visible.value_stride_bytes;
     }
   }
-  const bool has_dropout = score.dropout.active();
   if (has_dropout) {
     FillKeepTile(context.problem, head, tile.rows,
                  {block.keys, context.kernel.tile_rows, scratch.keep()});
   }
-  context.kernel.accumulate_values[width](
-      {.scores = scratch.scores(),
-       .block_max = scratch.block_max(),
-       .values = visible.value_steps,
-       .value_stride_bytes = visible.value_stride_bytes,
-       .first_key = std::max<std::int64_t>(tile.rows.by_any.begin - block.keys.begin, 0),
-       .num_keys = num_keys,
-       .head_dim_v = context.problem.shape.head_dim_v,
-       .score_factor = ScoreFactor(context),
-       .keep = has_dropout ? scratch.keep() : nullptr,
-       .row_max = tile.state.row_max,
-       .row_sum = tile.state.row_sum,
-       .o = tile.state.o,
-       .prefetch = prefetch.values});
+  context.kernel.accumulate_values[width](values);
 }
 
 }  // namespace
@@ -150,9 +156,13 @@ void RunTileRange(const ForwardContext& context, const TileRange& range,
   for (; block_begin < keys_of_range.end; block_begin += kBlockKeys) {
     const device::KeyRange grid{block_begin, block_begin + kBlockKeys};
     const device::KeyRange keys = Intersect(grid, keys_of_range);
-    const KvBlock block =
-        LoadKvBlock(problem, context.kernel, head, keys, range.num_tiles, scratch);
-    const device::KeyRange next_keys = Intersect({grid.end, grid.end + kBlockKeys}, keys_of_range);
+    const KvBlock block = context.heads != nullptr ? context.heads->Block(head, keys)
+                                                   : LoadKvBlock(problem, context.kernel, head,
+                                                                 keys, range.num_tiles, scratch);
+    // Packed blocks follow each other in memory, which the hardware prefetches.
+    const device::KeyRange next_keys =
+        context.heads != nullptr ? device::KeyRange{0, 0}
+                                 : Intersect({grid.end, grid.end + kBlockKeys}, keys_of_range);
     for (std::int64_t i = 0; i < range.num_tiles; ++i) {
       const device::KeyRange of_tile = Intersect(keys, tiles[i].rows.by_any);
       if (of_tile.end <= of_tile.begin) continue;

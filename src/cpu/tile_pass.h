@@ -4,6 +4,7 @@
 
 #include "core/problem.h"
 #include "cpu/forward_kernel.h"
+#include "cpu/kv_heads.h"
 #include "cpu/schedule.h"
 #include "cpu/scratch.h"
 
@@ -24,6 +25,7 @@ struct ForwardContext {
   const core::ForwardProblem& problem;
   const ForwardKernel& kernel;
   ScaleParts scale;
+  KvHeads* heads = nullptr;  // null: ranges pack for themselves
 };
 
 // Writes o and lse of the range's rows.

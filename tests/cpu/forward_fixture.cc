@@ -191,8 +191,9 @@ void Fixture::FillKeysAndValues() {
       for (std::int64_t head = 0; head < shape.num_kv_heads; ++head) {
         const std::int64_t key_at = problem_.KvOffsetElems(problem_.k, sequence, b, token, head);
         const std::int64_t value_at = problem_.KvOffsetElems(problem_.v, sequence, b, token, head);
+        const double growth = 1.0 + spec_.key_growth * static_cast<double>(token);
         for (std::int64_t d = 0; d < shape.head_dim; ++d) {
-          WriteElement(spec_.dtype, k_.data(), key_at + d, normal());
+          WriteElement(spec_.dtype, k_.data(), key_at + d, growth * normal());
         }
         for (std::int64_t d = 0; d < shape.head_dim_v; ++d) {
           WriteElement(spec_.dtype, v_.data(), value_at + d, normal());
@@ -327,7 +328,8 @@ void Fixture::Run(const cpu::ForwardKernel& kernel, std::int64_t num_workers) {
   std::fill(o_.begin(), o_.end(), kPoison);
   std::fill(lse_.begin(), lse_.end(), -7.0f);
   const std::size_t bytes =
-      cpu::WorkerBytes(kernel, problem_) * static_cast<std::size_t>(num_workers);
+      cpu::WorkerBytes(kernel, problem_) * static_cast<std::size_t>(num_workers) +
+      cpu::SharedBytes(kernel, problem_);
   void* workspace = core::os::AllocateAligned(bytes);
   std::memset(workspace, kPoison, bytes);
   cpu::RunForwardKernel(kernel, problem_, num_workers, workspace);

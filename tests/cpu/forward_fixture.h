@@ -40,6 +40,7 @@ struct Spec {
   bool sinks = false;
   std::uint32_t drop_threshold = 0;
   float score_magnitude = 1.0f;  // multiplies q
+  float key_growth = 0.0f;       // key t is multiplied by 1 + key_growth * t
 };
 
 // A problem with its memory and the expected result.

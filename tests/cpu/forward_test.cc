@@ -210,16 +210,67 @@ TEST_P(CpuForward, LargeScores) {
   EXPECT_EQ(fixture.Mismatch(std::min(named.p_bits, 18 - digits_lost)), "");
 }
 
-void SetInfinite(const core::RowsView& rows, std::int64_t row, std::int64_t num_elems) {
+// Maxima that rise from block to block by more and less than what weights may pass 1 by, for some
+// rows of a tile and not for others, in whole blocks and in the last part of one.
+TEST_P(CpuForward, RisingScores) {
+  const int digits_lost = 8;
+  const NamedKernel& named = GetParam();
+  for (const bool is_causal : {false, true}) {
+    Spec spec{.dtype = named.dtype,
+              .q_slots = {100},
+              .kv_slots = {389},
+              .head_dim = 40,
+              .head_dim_v = 24,
+              .window = is_causal ? kCausal : device::WindowRule{},
+              .key_growth = 0.1f};
+    Fixture fixture(spec);
+    fixture.Run(*named.kernel);
+    EXPECT_EQ(fixture.Mismatch(std::min(named.p_bits, 18 - digits_lost)), "");
+  }
+}
+
+// One value in each format.
+struct Bits {
+  float f32;
+  std::uint16_t f16, bf16;
+};
+constexpr Bits kInfinite{HUGE_VALF, 0x7C00, 0x7F80}, kFortyEight{48.0f, 0x5200, 0x4240};
+
+void SetRow(const core::RowsView& rows, std::int64_t row, std::int64_t num_elems, Bits value) {
   for (std::int64_t d = 0; d < num_elems; ++d) {
     const std::int64_t at = rows.OffsetElems(0, row, 0) + d;
     if (rows.dtype == core::DType::kF32) {
-      static_cast<float*>(rows.data)[at] = HUGE_VALF;
+      static_cast<float*>(rows.data)[at] = value.f32;
     } else {
       static_cast<std::uint16_t*>(rows.data)[at] =
-          rows.dtype == core::DType::kF16 ? 0x7C00 : 0x7F80;
+          rows.dtype == core::DType::kF16 ? value.f16 : value.bf16;
     }
   }
+}
+
+TEST_P(CpuForward, BitsDoNotDependOnTheOtherRowsOfATile) {
+  constexpr std::int64_t kTokens = 60, kDims = 32;
+  Fixture fixture({.dtype = GetParam().dtype, .q_slots = {kTokens}, .kv_slots = {300}});
+  const core::ForwardProblem& problem = fixture.problem();
+  fixture.Run(*GetParam().kernel);
+  const std::vector<std::uint8_t> before = fixture.o_bytes();
+  // Scores of other rows in the hundreds: their maxima rise where those of the rest do not.
+  for (std::int64_t i = 1; i < kTokens; i += 2) SetRow(problem.q, i, kDims, kFortyEight);
+  fixture.Run(*GetParam().kernel);
+  std::int64_t num_changed = 0;
+  for (std::int64_t i = 0; i < kTokens; ++i) {
+    for (std::int64_t d = 0; d < kDims; ++d) {
+      const std::int64_t at = problem.o.OffsetElems(0, i, 0) + d;
+      const double was = ReadElement(problem.o.dtype, before.data(), at);
+      const double is = ReadElement(problem.o.dtype, problem.o.data, at);
+      if (i % 2 == 0) {
+        ASSERT_EQ(is, was) << "token " << i << " d " << d;
+      } else {
+        num_changed += is != was;
+      }
+    }
+  }
+  EXPECT_GT(num_changed, kTokens / 2 * kDims / 2);
 }
 
 // Token i sees key i + 1 alone, and tiles of 12, 24 or 48 rows meet before token 432: between the
@@ -232,7 +283,7 @@ TEST_P(CpuForward, InfiniteValueOfANeighbouringTile) {
                      .kv_slots = {kTokens + 1},
                      .window = {0, 0, device::Alignment::kBottomRight}});
     const core::ForwardProblem& problem = fixture.problem();
-    SetInfinite(problem.v, bad_key, kDims);
+    SetRow(problem.v, bad_key, kDims, kInfinite);
     fixture.Run(*GetParam().kernel);
     const bool is_first_side = bad_key == kFirstToken + 1;
     for (std::int64_t i = is_first_side ? 0 : kFirstToken;

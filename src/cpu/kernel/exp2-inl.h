@@ -20,21 +20,44 @@ template <class Isa>
 inline constexpr const float* kExp2Coefficients =
     Isa::kFractionsArePositive ? kExp2OfPositive : kExp2OfCentred;
 
-// t[i] = 2^t[i] for t <= 0 and the rounding error above it. Exactly 1 at 0, exactly 0 far below
-// the smallest exponent (-inf included); NaN stays NaN.
-//
-// The vectors advance in step: one alone is a chain of dependent instructions some 37 cycles long,
-// and the schedulers of current cores cannot look far enough ahead to fill it with other work.
-template <class Isa, int kCount>
-HEED_ALWAYS_INLINE inline void Exp2InStep(typename Isa::Vec (&t)[kCount]) {
+// Minimax polynomials for 2^r of degree 2, 3 and 4, on [-1/2, 1/2] and on [0, 1]: relative error at
+// most 1.73e-3, 7.5e-5 and 2.6e-6.
+inline constexpr float kQuadraticExp2OfCentred[] = {1.0004431f, 0.703448f, 0.23842894f};
+inline constexpr float kQuadraticExp2OfPositive[] = {1.0017247f, 0.6576363f, 0.33718944f};
+inline constexpr float kCubicExp2OfCentred[] = {0.99992806f, 0.69326097f, 0.24261113f, 0.05517167f};
+inline constexpr float kCubicExp2OfPositive[] = {0.9999252f, 0.69583356f, 0.22606716f, 0.07802452f};
+inline constexpr float kQuarticExp2OfCentred[] = {0.999999261f, 0.693121815f, 0.240247448f,
+                                                  0.0559178603f, 0.00957010191f};
+inline constexpr float kQuarticExp2OfPositive[] = {1.00000259f, 0.693003834f, 0.241442757f,
+                                                   0.0520114606f, 0.0135341679f};
+
+template <class Isa, int kDegree>
+constexpr const float* CoarseExp2Coefficients() {
+  constexpr bool kIsPositive = Isa::kFractionsArePositive;
+  if constexpr (kDegree == 2) {
+    return kIsPositive ? kQuadraticExp2OfPositive : kQuadraticExp2OfCentred;
+  } else if constexpr (kDegree == 3) {
+    return kIsPositive ? kCubicExp2OfPositive : kCubicExp2OfCentred;
+  } else {
+    static_assert(kDegree == 4);
+    return kIsPositive ? kQuarticExp2OfPositive : kQuarticExp2OfCentred;
+  }
+}
+
+// t[i] = 2^t[i] by the polynomial with these kDegree + 1 coefficients, the vectors in step: one
+// alone is a chain of dependent instructions some 37 cycles long, and the schedulers of current
+// cores cannot look far enough ahead to fill it with other work.
+template <class Isa, int kDegree, int kCount>
+HEED_ALWAYS_INLINE inline void PolynomialExp2InStep(const float* coefficients,
+                                                    typename Isa::Vec (&t)[kCount]) {
   using Vec = typename Isa::Vec;
   typename Isa::Split split[kCount];
   Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {
     split[i.value] = Isa::SplitExponent(t[i.value]);
-    t[i.value] = Isa::Set(kExp2Coefficients<Isa>[5]);
+    t[i.value] = Isa::Set(coefficients[kDegree]);
   });
-  Unroll<5>([&](auto term) HEED_ALWAYS_INLINE {
-    const Vec coefficient = Isa::Set(kExp2Coefficients<Isa>[4 - term.value]);
+  Unroll<kDegree>([&](auto term) HEED_ALWAYS_INLINE {
+    const Vec coefficient = Isa::Set(coefficients[kDegree - 1 - term.value]);
     Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {
       t[i.value] = Isa::Fma(t[i.value], split[i.value].fraction, coefficient);
     });
@@ -42,6 +65,20 @@ HEED_ALWAYS_INLINE inline void Exp2InStep(typename Isa::Vec (&t)[kCount]) {
   Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {
     t[i.value] = Isa::ScaleByExponent(t[i.value], split[i.value].exponent);
   });
+}
+
+// As Exp2InStep, but with a relative error.
+template <class Isa, int kDegree, int kCount>
+HEED_ALWAYS_INLINE inline void CoarseExp2InStep(typename Isa::Vec (&t)[kCount]) {
+  constexpr const float* kCoefficients = CoarseExp2Coefficients<Isa, kDegree>();
+  PolynomialExp2InStep<Isa, kDegree>(kCoefficients, t);
+}
+
+// t[i] = 2^t[i] for t <= 0 and the rounding error above it. Exactly 1 at 0, exactly 0 far below
+// the smallest exponent (-inf included); NaN stays NaN.
+template <class Isa, int kCount>
+HEED_ALWAYS_INLINE inline void Exp2InStep(typename Isa::Vec (&t)[kCount]) {
+  PolynomialExp2InStep<Isa, 5>(kExp2Coefficients<Isa>, t);
 }
 
 template <class Isa>

@@ -5,41 +5,10 @@
 
 #include <limits>
 
-#include "cpu/kernel/exp2-inl.h"
 #include "cpu/kernel/int8-inl.h"
+#include "cpu/kernel/weigh-inl.h"
 
 namespace heed::cpu {
-
-// Minimax polynomials for 2^r, on [-1/2, 1/2] and on [0, 1]: relative error at most 7.5e-5 and
-// 1.73e-3.
-inline constexpr float kCubicExp2OfCentred[] = {0.99992806f, 0.69326097f, 0.24261113f, 0.05517167f};
-inline constexpr float kCubicExp2OfPositive[] = {0.9999252f, 0.69583356f, 0.22606716f, 0.07802452f};
-inline constexpr float kQuadraticExp2OfCentred[] = {1.0004431f, 0.703448f, 0.23842894f};
-inline constexpr float kQuadraticExp2OfPositive[] = {1.0017247f, 0.6576363f, 0.33718944f};
-
-// As Exp2InStep, by a polynomial of kDegree 2 or 3.
-template <class Floats, int kDegree, int kCount>
-HEED_ALWAYS_INLINE inline void CoarseExp2InStep(typename Floats::Vec (&t)[kCount]) {
-  constexpr const float* kCubic =
-      Floats::kFractionsArePositive ? kCubicExp2OfPositive : kCubicExp2OfCentred;
-  constexpr const float* kQuadratic =
-      Floats::kFractionsArePositive ? kQuadraticExp2OfPositive : kQuadraticExp2OfCentred;
-  constexpr const float* kCoefficients = kDegree == 3 ? kCubic : kQuadratic;
-  typename Floats::Split split[kCount];
-  Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {
-    split[i.value] = Floats::SplitExponent(t[i.value]);
-    t[i.value] = Floats::Set(kCoefficients[kDegree]);
-  });
-  Unroll<kDegree>([&](auto term) HEED_ALWAYS_INLINE {
-    const auto coefficient = Floats::Set(kCoefficients[kDegree - 1 - term.value]);
-    Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {
-      t[i.value] = Floats::Fma(t[i.value], split[i.value].fraction, coefficient);
-    });
-  });
-  Unroll<kCount>([&](auto i) HEED_ALWAYS_INLINE {
-    t[i.value] = Floats::ScaleByExponent(t[i.value], split[i.value].exponent);
-  });
-}
 
 // Weights in fp32.
 template <class IsaT>
@@ -61,24 +30,9 @@ struct Int8WeightsF32 {
   }
 };
 
-// Weights as pairs of bf16.
-template <class IsaT>
-struct Int8WeightsPairs {
-  using Isa = IsaT;
-  using Vec = typename Isa::Vec;
-  static constexpr int kKeys = 2;
-  static constexpr float kUnitLog2 = 0.0f;
-  static constexpr bool kIsPacked = true;
-
-  template <int kCount>
-  HEED_ALWAYS_INLINE static void Exp2(Vec (&t)[kCount]) {
-    CoarseExp2InStep<typename Isa::Floats, 3>(t);
-  }
-  HEED_ALWAYS_INLINE static void Store(float* weights, int key, int row, const Vec (&p)[kKeys]) {
-    Isa::Floats::StorePairs(weights + key / kKeys * kInt8TileRows + row,
-                            Isa::Floats::RoundWeights(p[0], p[1]));
-  }
-};
+// Weights as pairs of bf16: the error of a cubic is small beside theirs.
+template <class Isa>
+using Int8WeightsPairs = PairWeights<Isa, 3>;
 
 // Weights as 255ths in the format of queries.
 template <class IsaT>
@@ -131,62 +85,6 @@ struct Int8ScaledDistance {
   }
 };
 
-// Keys [first, end) of a block: scores from the first one on, weights of the whole block, and
-// factors of the weights, or null.
-struct Int8KeyScores {
-  int first, end;
-  const float* scores;
-  float* weights;
-  const float* value_factors;
-};
-
-// Weights of kVecs vectors of rows, and their sums. Those of a group of keys lie at or before its
-// scores where both are one array. distance(key, Constant<vector>, score): to the row's maximum.
-template <class Output, int kVecs, class Distance>
-HEED_ALWAYS_INLINE inline void ExponentiateInt8(const Int8KeyScores& keys, int first_row,
-                                                const typename Output::Vec (&factor)[kVecs],
-                                                typename Output::Vec (&sum)[kVecs],
-                                                Distance distance) {
-  using Isa = typename Output::Isa;
-  using Floats = typename Isa::Floats;
-  using Vec = typename Isa::Vec;
-  constexpr int kKeys = Output::kKeys;
-  static_assert(kKeys == 2 || kKeys == 4);
-  const Vec unit_log2 = Isa::Set(Output::kUnitLog2);
-  const float* scores = keys.scores + first_row;
-  for (int key = keys.first; key < keys.end; key += kKeys) {
-    Vec t[kKeys * kVecs];
-    Unroll<kKeys * kVecs>([&](auto i) HEED_ALWAYS_INLINE {
-      constexpr int kKey = i.value / kVecs, kVec = i.value % kVecs;
-      const float* at = scores + kKey * kInt8TileRows + kVec * Isa::kLanes;
-      const Vec below = distance(key + kKey, Constant<kVec>{}, at);
-      t[i.value] = Output::kUnitLog2 == 0.0f ? Isa::Mul(below, factor[kVec])
-                                             : Floats::Fma(below, factor[kVec], unit_log2);
-    });
-    scores += kKeys * kInt8TileRows;
-    Output::Exp2(t);
-    // One addition of each group waits for the group before.
-    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-      Vec group = Floats::Add(t[v.value], t[kVecs + v.value]);
-      if constexpr (kKeys == 4) {
-        group = Floats::Add(group, Floats::Add(t[2 * kVecs + v.value], t[3 * kVecs + v.value]));
-      }
-      sum[v.value] = Floats::Add(sum[v.value], group);
-    });
-    if (keys.value_factors != nullptr) {
-      Unroll<kKeys * kVecs>([&](auto i) HEED_ALWAYS_INLINE {
-        constexpr int kKey = i.value / kVecs;
-        t[i.value] = Isa::Mul(t[i.value], Isa::Set(keys.value_factors[key + kKey]));
-      });
-    }
-    Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-      Vec p[kKeys];
-      Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE { p[k.value] = t[k.value * kVecs + v.value]; });
-      Output::Store(keys.weights, key, first_row + v.value * Isa::kLanes, p);
-    });
-  }
-}
-
 // kInt8TileRows in groups of kVecs vectors.
 template <class Output, class Distance, int kVecs>
 HEED_ALWAYS_INLINE inline void FloatWeightsOfRows(const Int8FloatWeightsArgs& args, int first_row) {
@@ -210,7 +108,7 @@ HEED_ALWAYS_INLINE inline void FloatWeightsOfRows(const Int8FloatWeightsArgs& ar
   Exp2InStep<Floats>(decay);
 
   auto* scores = static_cast<float*>(args.scores);
-  ExponentiateInt8<Output>(
+  ExponentiateKeys<Output>(
       {0, args.num_keys, scores, scores, args.value_factors}, first_row, factor, sum,
       [&](int /*key*/, auto vec, const float* score)
           HEED_ALWAYS_INLINE { return Distance::Load(score, reference[vec.value]); });

@@ -7,7 +7,7 @@
 #define HEED_CPU_KERNEL_INT8_MATRIX_INL_H_
 
 #include "cpu/kernel/int8_float-inl.h"
-#include "cpu/kernel/matrix_multiply-inl.h"
+#include "cpu/kernel/matrix_groups-inl.h"
 
 namespace heed::cpu {
 
@@ -69,58 +69,6 @@ void Int8MatrixWeights(const Int8FloatWeightsArgs& args) {
   PadInt8Weights<Output>(args.scores, args.num_keys);
 }
 
-// body(first key, raw scores) for groups of kMatrixRows keys. The unit is one group ahead of the
-// body: what it has just stored is slow to read, and two groups of scores stay in the first-level
-// cache, where those of a block would not. A group is as small as can be, because out-of-order
-// execution reaches from its products over half of a body.
-template <class Units, class Body>
-HEED_ALWAYS_INLINE inline void ForInt8Groups(const Int8ScoresArgs& products, Body body) {
-  alignas(64) float scores[2][kMatrixRows * kInt8TileRows];
-  const int num_groups = (products.num_keys + kMatrixRows - 1) / kMatrixRows;
-  for (int group = 0; group <= num_groups; ++group) {
-    if (group < num_groups) {
-      MultiplyInt8Keys<Units, 1>(products, group * kMatrixRows, scores[group % 2]);
-    }
-    if (group > 0) body((group - 1) * kMatrixRows, scores[(group - 1) % 2]);
-  }
-}
-
-// Of the rows of a tile while a block is weighed.
-struct alignas(64) Int8WeighedRows {
-  float max[kInt8TileRows];  // of scores; none is below what weights refer to
-  float sum[kInt8TileRows];  // of weights
-};
-
-// Weights of some keys of a group.
-template <class Output>
-HEED_ALWAYS_INLINE inline void WeighInt8Keys(const Int8WeighArgs& args, const Int8KeyScores& keys,
-                                             Int8WeighedRows* rows) {
-  using Isa = typename Output::Isa;
-  using Floats = typename Isa::Floats;
-  using Vec = typename Isa::Vec;
-  constexpr int kVecs = kInt8MatrixVectors;
-  Vec factor[kVecs], reference[kVecs], max[kVecs], sum[kVecs];
-  Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-    constexpr int kRow = v.value * Isa::kLanes;
-    factor[v.value] = Isa::Load(args.weights.row_factor + kRow);
-    reference[v.value] = Isa::Load(args.weights.row_max + kRow);
-    max[v.value] = Isa::Load(rows->max + kRow);
-    sum[v.value] = Isa::Load(rows->sum + kRow);
-  });
-  ExponentiateInt8<Output>(
-      keys, 0, factor, sum, [&](int key, auto vec, const float* at) HEED_ALWAYS_INLINE {
-        const auto key_factor = Isa::Set(args.products.key_factors[key]);
-        const Vec score = Isa::Mul(Isa::ToFloat(Isa::LoadInts(at)), key_factor);
-        max[vec.value] = Floats::Max(max[vec.value], score);
-        return Floats::Sub(score, reference[vec.value]);
-      });
-  Unroll<kVecs>([&](auto v) HEED_ALWAYS_INLINE {
-    constexpr int kRow = v.value * Isa::kLanes;
-    Isa::Store(rows->max + kRow, max[v.value]);
-    Isa::Store(rows->sum + kRow, sum[v.value]);
-  });
-}
-
 template <class Isa>
 HEED_ALWAYS_INLINE inline bool HaveInt8Maxima(const Int8FloatWeightsArgs& args) {
   bool have = true;
@@ -134,13 +82,13 @@ HEED_ALWAYS_INLINE inline bool HaveInt8Maxima(const Int8FloatWeightsArgs& args) 
 // Whether no score of the block passes its row's maximum by more than the slack.
 template <class Isa>
 HEED_ALWAYS_INLINE inline bool FitInt8Slack(const Int8FloatWeightsArgs& args,
-                                            const Int8WeighedRows& rows) {
+                                            const WeighedRows& rows) {
   using Floats = typename Isa::Floats;
   bool fit = true;
   for (int row = 0; row < kInt8TileRows; row += Isa::kLanes) {
     const auto rise = Floats::Sub(Isa::Load(rows.max + row), Isa::Load(args.row_max + row));
     const auto log2_weight = Isa::Mul(rise, Isa::Load(args.row_factor + row));
-    fit = fit && Floats::All(Floats::LessEqual(log2_weight, Isa::Set(kInt8SlackLog2)));
+    fit = fit && Floats::All(Floats::LessEqual(log2_weight, Isa::Set(kWeightSlackLog2)));
   }
   return fit;
 }
@@ -151,17 +99,29 @@ bool Int8MatrixWeigh(const Int8WeighArgs& args) {
   using Isa = typename Units::Isa;
   const Int8FloatWeightsArgs& weights = args.weights;
   if (!HaveInt8Maxima<Isa>(weights)) return false;
-  Int8WeighedRows rows;
+  WeighedRows rows;
   for (int row = 0; row < kInt8TileRows; row += Isa::kLanes) {
     Isa::Store(rows.max + row, Isa::Load(weights.row_max + row));
     Isa::Store(rows.sum + row, Isa::Set(0.0f));
   }
-  ForInt8Groups<Units>(args.products, [&](int first, const float* scores) HEED_ALWAYS_INLINE {
-    const int end = first + kMatrixRows;
-    const Int8KeyScores keys = {first, end < weights.num_keys ? end : weights.num_keys, scores,
+  const std::int64_t row_bytes = Int8KeyRowBytes(args.products.num_steps);
+  const auto* key_rows = reinterpret_cast<const std::uint8_t*>(args.products.keys);
+  const KeyProducts products = {
+      {key_rows, row_bytes, kMatrixRowBytes}, args.products.q_steps, row_bytes / kMatrixRowBytes};
+  ForKeyGroups<typename Units::Signed, kInt8MatrixVectors>(
+      products, weights.num_keys,
+      [&](int first, const float* scores, auto beside) HEED_ALWAYS_INLINE {
+        const int end = first + kMatrixRows;
+        const KeyScores keys = {first, end < weights.num_keys ? end : weights.num_keys, scores,
                                 static_cast<float*>(weights.scores), weights.value_factors};
-    WeighInt8Keys<Output>(args, keys, &rows);
-  });
+        WeighKeys<Output, kInt8MatrixVectors>(
+            keys, {weights.row_factor, weights.row_max}, &rows,
+            [&](int key, auto /*vec*/, const float* at) HEED_ALWAYS_INLINE {
+              return Isa::Mul(Isa::ToFloat(Isa::LoadInts(at)),
+                              Isa::Set(args.products.key_factors[key]));
+            },
+            beside);
+      });
   if (!FitInt8Slack<Isa>(weights, rows)) return false;
   for (int row = 0; row < kInt8TileRows; row += Isa::kLanes) {
     Isa::Store(weights.decay + row, Isa::Set(1.0f));
@@ -170,14 +130,6 @@ bool Int8MatrixWeigh(const Int8WeighArgs& args) {
   }
   if constexpr (Output::kIsPacked) PadInt8Weights<Output>(weights.scores, weights.num_keys);
   return true;
-}
-
-// body(Constant<matrices of columns>, first column) over padded_dims columns.
-template <class Body>
-HEED_ALWAYS_INLINE inline void ForInt8Columns(std::int64_t padded_dims, Body body) {
-  ForRowGroups<2>(0, padded_dims / kMatrixRows,
-                  [&](auto height, std::int64_t matrix)
-                      HEED_ALWAYS_INLINE { body(height, matrix * kMatrixRows); });
 }
 
 // Sums of a block in 32 bits, as fp32.
@@ -214,27 +166,24 @@ HEED_ALWAYS_INLINE inline void AddInt8Columns(const Int8ValuesArgs& args, std::i
   }
 }
 
-// Columns of kMatrixRowBytes, kKeys of them a step. The unit is one group of columns ahead of the
-// additions, as in ForInt8Groups.
+// Columns of kMatrixRowBytes, kKeys keys a step.
 template <class Unit, class Sums, int kKeys, class Isa>
 HEED_ALWAYS_INLINE inline void MultiplyInt8Columns(const Int8ValuesArgs& args) {
   const auto* values = static_cast<const std::uint8_t*>(args.values);
   const std::int64_t num_steps = (args.num_keys + kKeys - 1) / kKeys;
-  alignas(64) float sums[2][2 * kMatrixRows * kInt8TileRows];
-  std::int64_t added = 0;
-  int turn = 0;
-  ForInt8Columns(args.padded_dims, [&](auto height, std::int64_t d) HEED_ALWAYS_INLINE {
-    constexpr int kHeight = height.value;
-    ZeroSums<Unit, kHeight * kInt8MatrixVectors>();
-    AccumulateProducts<Unit, kHeight, kInt8MatrixVectors>(
-        {values + d * kMatrixRowBytes, kMatrixRowBytes, args.padded_dims * kMatrixRowBytes},
-        args.weights, 0, num_steps);
-    StoreSums<Unit, kHeight, kInt8MatrixVectors>(sums[turn]);
-    turn = 1 - turn;
-    AddInt8Columns<Sums, Isa>(args, added, d, sums[turn]);
-    added = d;
-  });
-  AddInt8Columns<Sums, Isa>(args, added, args.padded_dims, sums[1 - turn]);
+  ForColumnGroups<Unit, kColumnsHeight<kInt8MatrixVectors>, kInt8MatrixVectors>(
+      args.padded_dims / kMatrixRows, num_steps,
+      [&](auto height, std::int64_t d, auto beside) HEED_ALWAYS_INLINE {
+        const MatrixRows columns = {values + d * kMatrixRowBytes, kMatrixRowBytes,
+                                    args.padded_dims * kMatrixRowBytes};
+        for (std::int64_t step = 0; step < num_steps; ++step) {
+          AccumulateProducts<Unit, decltype(height)::value, kInt8MatrixVectors>(
+              columns, args.weights, step, step + 1);
+          beside();
+        }
+      },
+      [&](const float* sums, std::int64_t begin, std::int64_t end)
+          HEED_ALWAYS_INLINE { AddInt8Columns<Sums, Isa>(args, begin, end, sums); });
 }
 
 template <class Units>

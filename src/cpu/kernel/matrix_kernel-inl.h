@@ -2,6 +2,7 @@
 #ifndef HEED_CPU_KERNEL_MATRIX_KERNEL_INL_H_
 #define HEED_CPU_KERNEL_MATRIX_KERNEL_INL_H_
 
+#include "cpu/kernel/matrix_block-inl.h"
 #include "cpu/kernel/matrix_scores-inl.h"
 #include "cpu/kernel/matrix_values-inl.h"
 #include "cpu/kernel/pack-inl.h"
@@ -90,6 +91,7 @@ constexpr ForwardKernel MatrixKernel() {
       .column_multiple = kMatrixRows,
       .reads_keys_in_place = false,
       .reads_values_in_place = false,
+      .packs_heads = true,
       .pack_queries = PackMatrixQueries<Unit>,
       .pack_keys = PackMatrixKeys<Unit>,
       .pack_values = PackMatrixValues<Unit>,
@@ -97,6 +99,7 @@ constexpr ForwardKernel MatrixKernel() {
                          ComputeMatrixScores<Unit, 3>},
       .accumulate_values = {AccumulateMatrixValues<Unit, 1>, AccumulateMatrixValues<Unit, 2>,
                             AccumulateMatrixValues<Unit, 3>},
+      .add_block = {AddMatrixBlock<Unit, 1>, AddMatrixBlock<Unit, 2>, AddMatrixBlock<Unit, 3>},
       .store_rows = StoreRows<Isa, Bfloat>,
       .start_thread = Unit::Start,
       .stop_thread = Unit::Stop,

@@ -3,7 +3,7 @@
 #ifndef HEED_CPU_KERNEL_MATRIX_VALUES_INL_H_
 #define HEED_CPU_KERNEL_MATRIX_VALUES_INL_H_
 
-#include "cpu/kernel/matrix_multiply-inl.h"
+#include "cpu/kernel/matrix_groups-inl.h"
 #include "cpu/kernel/values-inl.h"
 
 namespace heed::cpu {
@@ -18,9 +18,11 @@ __attribute__((noinline)) void CopyColumns(const std::uint8_t* groups, std::int6
   }
 }
 
-// The product of kRows matrices of columns with P, left in the sum registers.
-template <class Unit, int kRows, int kVectors>
-HEED_ALWAYS_INLINE inline void MultiplyColumns(const ValuesArgs& args, std::int64_t first_column) {
+// The product of kRows matrices of columns with P, added to the sum registers. beside() runs after
+// each step.
+template <class Unit, int kRows, int kVectors, class Beside>
+HEED_ALWAYS_INLINE inline void MultiplyColumns(const ValuesArgs& args, std::int64_t first_column,
+                                               Beside beside) {
   constexpr int kKeys = kMatrixGroupElems;
   const auto* groups =
       static_cast<const std::uint8_t*>(args.values) + first_column * kMatrixRowBytes;
@@ -31,29 +33,36 @@ HEED_ALWAYS_INLINE inline void MultiplyColumns(const ValuesArgs& args, std::int6
     CopyColumns<Unit>(groups + step * args.value_stride_bytes, kRows * kMatrixRows, keys, copy);
     const MatrixRows columns{copy, kMatrixRowBytes, 0};
     AccumulateProducts<Unit, kRows, kVectors>(columns, args.scores, step, step + 1);
+    beside();
   };
-  ZeroSums<Unit, kRows * kVectors>();
   const std::int64_t whole_begin = args.first_key > 0 ? 1 : 0;
   const std::int64_t whole_end = args.num_keys / kKeys;
   if (whole_begin > 0) accumulate_part(0);
   const MatrixRows columns{groups, kMatrixRowBytes, args.value_stride_bytes};
-  AccumulateProducts<Unit, kRows, kVectors>(columns, args.scores, whole_begin, whole_end);
+  for (std::int64_t step = whole_begin; step < whole_end; ++step) {
+    AccumulateProducts<Unit, kRows, kVectors>(columns, args.scores, step, step + 1);
+    beside();
+  }
   const bool ends_in_part = args.num_keys % kKeys != 0;
   if (ends_in_part && whole_end >= whole_begin) accumulate_part(whole_end);
 }
 
-// o = o * decay + sums for columns [begin, end).
+// o = o * decay + sums for columns [begin, end). Shapes: decay [kTileLanes], sums [end - begin] of
+// as many.
 template <class Isa, int kVectors>
-HEED_ALWAYS_INLINE inline void AddSums(const ValuesArgs& args,
-                                       const RowUpdate<Isa, kVectors>& update, const float* sums,
-                                       std::int64_t begin, std::int64_t end) {
+HEED_ALWAYS_INLINE inline void AddSums(const ValuesArgs& args, const float* decay,
+                                       const float* sums, std::int64_t begin, std::int64_t end) {
+  typename Isa::Vec factor[kVectors];
+  Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
+    factor[v.value] = Isa::Load(decay + v.value * Isa::kLanes);
+  });
   float* const o = args.o;  // which stores through it cannot change
   for (std::int64_t column = begin; column < end; ++column) {
     Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
       constexpr int kFirstLane = v.value * Isa::kLanes;
       float* lanes = o + column * kTileLanes<Isa> + kFirstLane;
       const auto sum = Isa::Load(sums + (column - begin) * kTileLanes<Isa> + kFirstLane);
-      Isa::Store(lanes, Isa::Fma(Isa::Load(lanes), update.decay[v.value], sum));
+      Isa::Store(lanes, Isa::Fma(Isa::Load(lanes), factor[v.value], sum));
     });
   }
 }
@@ -71,6 +80,26 @@ HEED_ALWAYS_INLINE inline void PadPairs(const ValuesArgs& args) {
   }
 }
 
+// o = o * decay + P V, P as pairs padded to whole steps.
+template <class Unit, int kVectors>
+HEED_ALWAYS_INLINE inline void AddProducts(const ValuesArgs& args, const float* decay) {
+  using Isa = typename Unit::Isa;
+  const std::int64_t num_matrices = (args.head_dim_v + kMatrixRows - 1) / kMatrixRows;
+  const std::int64_t num_steps = (args.num_keys + kMatrixGroupElems - 1) / kMatrixGroupElems;
+  ForColumnGroups<Unit, kColumnsHeight<kVectors>, kVectors>(
+      num_matrices, num_steps,
+      [&](auto matrices, std::int64_t first_column, auto beside) HEED_ALWAYS_INLINE {
+        constexpr int kMatrices = decltype(matrices)::value;
+        MultiplyColumns<Unit, kMatrices, kVectors>(args, first_column, beside);
+        const std::int64_t first = first_column / kMatrixRows;
+        PrefetchBeside<Isa>(args.prefetch, first, first + kMatrices, num_matrices);
+      },
+      [&](const float* sums, std::int64_t begin, std::int64_t end) HEED_ALWAYS_INLINE {
+        AddSums<Isa, kVectors>(args, decay, sums, begin,
+                               end < args.head_dim_v ? end : args.head_dim_v);
+      });
+}
+
 template <class Unit, int kVectors>
 void AccumulateMatrixValues(const ValuesArgs& args) {
   using Isa = typename Unit::Isa;
@@ -79,23 +108,11 @@ void AccumulateMatrixValues(const ValuesArgs& args) {
   if (args.keep != nullptr) DropScores<Isa, kVectors>(args);
   PairScores<Isa, kVectors>(args);
   PadPairs<Isa, kVectors>(args);
-
-  constexpr int kHeight = kMatrixHeight<kVectors>;
-  const std::int64_t num_matrices = (args.head_dim_v + kMatrixRows - 1) / kMatrixRows;
-  // As with scores, sums are read back one group late.
-  alignas(64) float sums[kHeight * kMatrixRows * kTileLanes<Isa>];
-  std::int64_t added = 0;
-  const auto process = [&](auto matrices, std::int64_t first_matrix) HEED_ALWAYS_INLINE {
-    const std::int64_t first_column = first_matrix * kMatrixRows;
-    MultiplyColumns<Unit, matrices.value, kVectors>(args, first_column);
-    AddSums<Isa, kVectors>(args, update, sums, added, first_column);
-    StoreSums<Unit, matrices.value, kVectors>(sums);
-    added = first_column;
-    const std::int64_t end_matrix = first_matrix + matrices.value;
-    PrefetchBeside<Isa>(args.prefetch, first_matrix, end_matrix, num_matrices);
-  };
-  ForRowGroups<kHeight>(0, num_matrices, process);
-  AddSums<Isa, kVectors>(args, update, sums, added, args.head_dim_v);
+  alignas(64) float decay[kTileLanes<Isa>];
+  Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
+    Isa::Store(decay + v.value * Isa::kLanes, update.decay[v.value]);
+  });
+  AddProducts<Unit, kVectors>(args, decay);
 }
 
 }  // namespace heed::cpu
