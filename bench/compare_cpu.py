@@ -89,7 +89,7 @@ try:
 except ImportError as error:
     sys.exit(f"{error}: pip install torch numpy onnx onnxruntime matplotlib")
 import compare_cpu_decode  # noqa: E402
-from compare_cpu_decode import Tensor, timed, timed_alone  # noqa: E402
+from compare_cpu_decode import Tensor, await_idle, timed, timed_alone  # noqa: E402
 from cpu.peers import numpy_bytes, numpy_forward, onnx_forward, onnxruntime, sdpa  # noqa: E402
 from cpu.peers import torch_backward  # noqa: E402
 from heed import abi, library  # noqa: E402
@@ -222,12 +222,14 @@ def first_calls(calls):
     threads are there and memory is mapped."""
     off, seconds, expected = {}, {}, None
     for name in ["torch", *(name for name in calls if name != "torch")]:
+        await_idle()
         begin = time.perf_counter()
         result = calls[name]()
         seconds[name] = time.perf_counter() - begin
         expected = result if expected is None else expected
         off[name] = difference(result, expected)
         if seconds[name] < 1:
+            await_idle()
             seconds[name] = timed(calls[name], 1, OPTIONS.threads)
     return {name: off[name] for name in calls}, seconds
 
@@ -354,12 +356,9 @@ class Results:
         self.path.write_text(text + "\n")
 
 
-def main():
-    torch.set_num_threads(OPTIONS.threads)
-    if onnxruntime is None:
-        print("onnxruntime or onnx is not installed: pip install onnx onnxruntime", flush=True)
-    files = {op: Results(op) for op in OPTIONS.ops.split(",")}
-    wrong, left_out, begin = 0, [], time.monotonic()
+def run(files):
+    """Measures every case into the file of its op; (number of wrong results, what was left out)."""
+    wrong, left_out = 0, []
     for case in cases():
         result, without = measure_or_leave_out(case)
         left_out += without
@@ -376,6 +375,19 @@ def main():
         files[case["op"]].add(result)
         # After every case: a run that is stopped keeps what it has.
         files[case["op"]].save()
+    return wrong, left_out
+
+
+def main():
+    torch.set_num_threads(OPTIONS.threads)
+    if onnxruntime is None:
+        print("onnxruntime or onnx is not installed: pip install onnx onnxruntime", flush=True)
+    files = {op: Results(op) for op in OPTIONS.ops.split(",")}
+    begin = time.monotonic()
+    try:
+        wrong, left_out = run(files)
+    except KeyboardInterrupt:
+        wrong, left_out = 0, ["the rest: interrupted"]
     for text in left_out:
         print(f"left out: {text}")
     for file in files.values():
