@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/abi_struct.h"
+#include "core/decode_problem.h"
 #include "core/overlap.h"
 #include "core/tensor_info.h"
 #include "webgpu/backend.h"
@@ -62,7 +63,9 @@ class Tensors {
   };
   // *tensor of each, unless it is null, becomes one on the host, whose data follows with Read().
   Status Replace(std::initializer_list<Argument> arguments);
-  Status Read();
+  // Buffers that cannot be used are refused here, unless `build` refuses the call without them.
+  template <class Build>
+  Status Read(Build build);
   Status Write() { return images_.Write(); }
   const webgpu::DirectBuffers* buffers() const { return &images_.direct(); }
 
@@ -84,6 +87,7 @@ class Tensors {
   heed_device_t device_;
   Purpose purpose_;
   webgpu::BufferImages images_;
+  Status unusable_;        // the first buffer that is
   std::deque<Held> held_;  // addresses stay
 };
 
@@ -139,7 +143,13 @@ Status Tensors::ReplaceOne(const Argument& argument) {
   const webgpu::BufferRange range = {
       held.name, held.buffer, held.offset_bytes, static_cast<std::uint64_t>(info.span_bytes),
       IsOutput(held.role) ? webgpu::BufferAccess::kReadWrite : webgpu::BufferAccess::kRead};
-  HEED_RETURN_IF_ERROR(IsDirect(held.role) ? images_.AddDirect(range) : images_.Add(range));
+  const Status added = IsDirect(held.role) ? images_.AddDirect(range) : images_.Add(range);
+  if (!added.ok()) {
+    held.buffer = nullptr;
+    if (unusable_.ok()) unusable_ = added;
+    if (held.role == Role::kIndices) return unusable_;  // nothing can be built without
+    return {};
+  }
   info.data = images_.StandInFor(held.buffer, held.offset_bytes);
   if (IsDirect(held.role)) held.tensor.data = info.data;
   return {};
@@ -159,7 +169,8 @@ Status Tensors::CheckOverlaps() const {
   return {};
 }
 
-Status Tensors::Read() {
+template <class Build>
+Status Tensors::Read(Build build) {
   HEED_RETURN_IF_ERROR(CheckOverlaps());
   HEED_RETURN_IF_ERROR(images_.Read());
   for (Held& held : held_) {
@@ -167,7 +178,9 @@ Status Tensors::Read() {
       held.tensor.data = images_.AddressOf(held.buffer, held.offset_bytes);
     }
   }
-  return {};
+  if (unusable_.ok()) return {};
+  HEED_RETURN_IF_ERROR(build());
+  return unusable_;
 }
 
 }  // namespace
@@ -273,6 +286,16 @@ Status HostCall::Staged::CopyForwardParts(Role queries, Role results) {
   return core::Unsupported("int8: no WebGPU kernel reads int8 inputs");
 }
 
+namespace {
+
+template <class Problem, class Args>
+Status Builds(const Args* args, Status (*build)(const Args*, Purpose, Problem*)) {
+  Problem problem;
+  return build(args, Purpose::kPlan, &problem);
+}
+
+}  // namespace
+
 HostCall::HostCall() = default;
 HostCall::~HostCall() = default;
 
@@ -285,7 +308,8 @@ Status HostCall::Stage(const heed_forward_args_t** args, Purpose purpose) {
   *args = &staged_->forward;
   HEED_RETURN_IF_ERROR(staged_->CopyExec(&staged_->forward.exec));
   HEED_RETURN_IF_ERROR(staged_->CopyForwardParts(Role::kDirectInput, Role::kDirectOutput));
-  return staged_->tensors.Read();
+  return staged_->tensors.Read(
+      [&] { return Builds<core::ForwardProblem>(*args, core::BuildForwardProblem); });
 }
 
 Status HostCall::Stage(const heed_backward_args_t** args, Purpose purpose) {
@@ -309,13 +333,14 @@ Status HostCall::Stage(const heed_backward_args_t** args, Purpose purpose) {
   HEED_RETURN_IF_ERROR(tensors.Replace({
       {"d_o", &call.d_o, Role::kInput},
       {"d_lse", &call.d_lse, Role::kInput},
-      {"dq", &call.dq, Role::kOutput},
-      {"dk", &call.dk, Role::kOutput},
-      {"dv", &call.dv, Role::kOutput},
+      {"dq", &call.dq, Role::kDirectOutput},
+      {"dk", &call.dk, Role::kDirectOutput},
+      {"dv", &call.dv, Role::kDirectOutput},
       {"d_bias", &call.d_bias, Role::kOutput},
       {"d_sinks", &call.d_sinks, Role::kOutput},
   }));
-  return tensors.Read();
+  return tensors.Read(
+      [&] { return Builds<core::BackwardProblem>(*args, core::BuildBackwardProblem); });
 }
 
 Status HostCall::Stage(const heed_decode_args_t** args, Purpose purpose) {
@@ -350,7 +375,7 @@ Status HostCall::Stage(const heed_decode_args_t** args, Purpose purpose) {
   HEED_RETURN_IF_ERROR(staged_->CopyQuant(&call.quant, scales));
   HEED_RETURN_IF_ERROR(staged_->CopyScore(&call.score));
   HEED_RETURN_IF_ERROR(staged_->CopyPaging(&call.paging));
-  return tensors.Read();
+  return tensors.Read([&] { return Builds<core::DecodeProblem>(*args, core::BuildDecodeProblem); });
 }
 
 void HostCall::Place(core::ExecOptions* exec) const {

@@ -41,9 +41,11 @@ class BackwardRun {
                         [&](const Unit& unit) { return RunUnit(unit); });
     }));
     HEED_RETURN_IF_ERROR(Flush());
-    dq_.StoreTo(problem_.dq);
-    dk_.StoreTo(problem_.dk);
-    dv_.StoreTo(problem_.dv);
+    std::vector<PackedRows> made;
+    dq_.PackFor(problem_.dq, max_binding_bytes_, &made);
+    dk_.PackFor(problem_.dk, max_binding_bytes_, &made);
+    dv_.PackFor(problem_.dv, max_binding_bytes_, &made);
+    HEED_RETURN_IF_ERROR(device_->Deliver({}, made, ends_));
     if (d_bias_.present()) d_bias_.StoreTo(problem_.d_bias);
     if (problem_.d_sinks.present()) StoreSinkGradients();
     return {};

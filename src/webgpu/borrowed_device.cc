@@ -15,7 +15,7 @@ namespace {
 using core::Format;
 using core::Status;
 
-// ReadRange and WriteRange go by pieces of this size.
+// ReadRanges and WriteRange go by pieces of this size.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{32} << 20;
 
 // A pipeline of one storage buffer, of which groups are made.
@@ -138,25 +138,50 @@ Status Device::CheckUsable(const char* name, BufferHandle buffer) {
       Format("%s.data: the buffer cannot be used: %s", name, status.message().c_str()));
 }
 
-Status Device::ReadRange(BufferHandle buffer, std::uint64_t offset_bytes, void* target,
-                         std::uint64_t size_bytes) {
+Status Device::ReadRanges(std::span<const HostRange> ranges) {
   const std::lock_guard lock(mutex_);
   const ErrorScopes scopes(this);
   HEED_RETURN_IF_ERROR(CheckAlive());
-  const std::uint64_t piece_bytes = std::min(size_bytes, kPieceBytes);
-  HEED_RETURN_IF_ERROR(Reserve(&transfer_, piece_bytes, kUsageMapRead | kUsageCopyTarget));
-  for (std::uint64_t done = 0; done < size_bytes; done += piece_bytes) {
-    const std::uint64_t bytes = std::min(piece_bytes, size_bytes - done);
-    EncoderHandle encoder = f_->create_encoder(device_, nullptr);
-    f_->copy_buffer(encoder, buffer, offset_bytes + done, transfer_.handle, 0, bytes);
-    CommandsHandle commands = f_->finish(encoder, nullptr);
-    const Status status = TakeError("copying a buffer");
-    if (status.ok()) f_->submit(queue_, 1, &commands);
-    f_->release_commands(commands);
-    f_->release_encoder(encoder);
-    HEED_RETURN_IF_ERROR(status);
-    HEED_RETURN_IF_ERROR(ReadBuffer(transfer_.handle, static_cast<char*>(target) + done, bytes));
+  std::uint64_t total_bytes = 0;
+  for (const HostRange& range : ranges) total_bytes += range.size_bytes;
+  HEED_RETURN_IF_ERROR(
+      Reserve(&transfer_, std::min(total_bytes, kPieceBytes), kUsageMapRead | kUsageCopyTarget));
+  // Parts of ranges that one piece takes.
+  std::vector<HostRange> parts;
+  std::uint64_t part_bytes = 0;
+  for (const HostRange& range : ranges) {
+    for (std::uint64_t done = 0; done < range.size_bytes;) {
+      const std::uint64_t bytes = std::min(kPieceBytes - part_bytes, range.size_bytes - done);
+      parts.push_back({range.buffer, range.offset_bytes + done,
+                       static_cast<char*>(range.target) + done, bytes});
+      done += bytes;
+      part_bytes += bytes;
+      if (part_bytes < kPieceBytes) continue;
+      HEED_RETURN_IF_ERROR(ReadPiece(parts, part_bytes));
+      parts.clear();
+      part_bytes = 0;
+    }
   }
+  return parts.empty() ? Status() : ReadPiece(parts, part_bytes);
+}
+
+Status Device::ReadPiece(std::span<const HostRange> parts, std::uint64_t size_bytes) {
+  EncoderHandle encoder = f_->create_encoder(device_, nullptr);
+  std::uint64_t at = 0;
+  for (const HostRange& part : parts) {
+    f_->copy_buffer(encoder, part.buffer, part.offset_bytes, transfer_.handle, at, part.size_bytes);
+    at += part.size_bytes;
+  }
+  const Status status = Submit(encoder, "copying a buffer");
+  f_->release_encoder(encoder);
+  HEED_RETURN_IF_ERROR(status);
+  HEED_RETURN_IF_ERROR(Map(transfer_.handle, kMapRead, size_bytes));
+  const auto* bytes = static_cast<const char*>(f_->mapped_range(transfer_.handle, 0, size_bytes));
+  for (const HostRange& part : parts) {
+    std::memcpy(part.target, bytes, part.size_bytes);
+    bytes += part.size_bytes;
+  }
+  f_->unmap_buffer(transfer_.handle);
   return {};
 }
 

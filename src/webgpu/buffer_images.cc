@@ -65,7 +65,7 @@ Status BufferImages::Check(const BufferRange& range) {
 Status BufferImages::AddDirect(const BufferRange& range) { return Check(range); }
 
 void* BufferImages::StandInFor(void* buffer, std::uint64_t offset_bytes) {
-  const BufferHandle handle = HandleOf(buffer);
+  BufferHandle handle = HandleOf(buffer);
   return direct_.AddressOf(handle, device_->BufferBytes(handle), offset_bytes);
 }
 
@@ -83,13 +83,13 @@ Status BufferImages::Add(const BufferRange& range) {
 }
 
 Status BufferImages::Read() {
+  std::vector<HostRange> ranges;
   for (auto& [buffer, image] : images_) {
     const std::uint64_t bytes = image.end_bytes - image.begin_bytes;
     image.words.resize(RoundUp(bytes, sizeof(Word)) / sizeof(Word));
-    HEED_RETURN_IF_ERROR(
-        device_->ReadRange(HandleOf(buffer), image.begin_bytes, image.words.data(), bytes));
+    ranges.push_back({HandleOf(buffer), image.begin_bytes, image.words.data(), bytes});
   }
-  return {};
+  return ranges.empty() ? Status() : device_->ReadRanges(ranges);
 }
 
 void* BufferImages::AddressOf(void* buffer, std::uint64_t offset_bytes) {

@@ -71,6 +71,14 @@ struct PackedRows {
   std::vector<std::uint32_t> words;
 };
 
+// Bytes of a buffer, and where on the host they go.
+struct HostRange {
+  BufferHandle buffer;
+  std::uint64_t offset_bytes;
+  void* target;
+  std::uint64_t size_bytes;
+};
+
 // A device of the caller's with what belongs to it.
 struct BorrowedHandles {
   AdapterHandle adapter = nullptr;
@@ -110,8 +118,7 @@ class Device {
   core::Status CheckUsable(const char* name, BufferHandle buffer);
   // Offsets and sizes are multiples of 4. Reading waits; what is written is there for whatever is
   // submitted to the queue later.
-  core::Status ReadRange(BufferHandle buffer, std::uint64_t offset_bytes, void* target,
-                         std::uint64_t size_bytes);
+  core::Status ReadRanges(std::span<const HostRange> ranges);
   core::Status WriteRange(BufferHandle buffer, std::uint64_t offset_bytes, const void* source,
                           std::uint64_t size_bytes);
 
@@ -167,6 +174,7 @@ class Device {
                           const DirectBuffers::Buffer& home, const PackedBuffer& packed,
                           std::vector<Lease>* held);
   core::Status Submit(EncoderHandle encoder, const std::string& step);
+  core::Status ReadPiece(std::span<const HostRange> parts, std::uint64_t size_bytes);
   core::Status ReadClock(Dispatch* dispatch);
   core::Status ReadBuffer(BufferHandle buffer, void* target, std::size_t size_bytes);
   core::Status Map(BufferHandle buffer, std::uint64_t mode, std::size_t size_bytes);
@@ -211,7 +219,7 @@ class Device {
   bool has_clock_ = false;  // then the following exist
   QuerySetHandle clock_queries_ = nullptr;
   Buffer clock_, clock_read_back_;
-  Buffer transfer_;  // of ReadRange
+  Buffer transfer_;  // of ReadRanges
 };
 
 }  // namespace heed::webgpu

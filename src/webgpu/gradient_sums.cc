@@ -1,7 +1,9 @@
 #include "webgpu/gradient_sums.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "device/prelude.h"
 #include "webgpu/element.h"
 
 namespace heed::webgpu {
@@ -20,15 +22,54 @@ void RowSums::Add(std::int64_t offset_elems, const float* row) {
   for (std::int64_t dim = 0; dim < extents_[3]; ++dim) sums[dim] += row[dim];
 }
 
-void RowSums::StoreTo(const core::RowsView& target) const {
-  for (std::int64_t batch = 0; batch < extents_[0]; ++batch) {
-    for (std::int64_t row = 0; row < extents_[1]; ++row) {
-      for (std::int64_t head = 0; head < extents_[2]; ++head) {
-        const float* source = values_.data() + view_.OffsetElems(batch, row, head);
-        const std::int64_t begin = target.OffsetElems(batch, row, head);
-        for (std::int64_t dim = 0; dim < extents_[3]; ++dim) {
-          StoreElement(target.data, target.dtype, begin + dim, source[dim]);
-        }
+PackedRows RowSums::Pack(const core::RowsView& target, const Block& block) const {
+  PackedRows packed;
+  packed.rows.dtype = target.dtype;
+  packed.rows.row_words = device::CeilDiv(extents_[3], packed.rows.elems_per_word());
+  RowCopy copy;
+  copy.address = static_cast<char*>(target.data) +
+                 target.OffsetElems(block.batch, block.first_row, block.first_head) *
+                     static_cast<std::int64_t>(core::DTypeBytes(target.dtype));
+  copy.num_outer = block.num_rows;
+  copy.num_inner = block.num_heads;
+  copy.outer_stride_elems = target.row_stride_elems;
+  copy.inner_stride_elems = target.head_stride_elems;
+  copy.row_elems = extents_[3];
+  packed.rows.Append(copy);
+  packed.words.resize(packed.rows.num_words);
+  std::uint32_t* words = packed.words.data();
+  for (std::int64_t row = 0; row < block.num_rows; ++row) {
+    const float* source =
+        values_.data() + view_.OffsetElems(block.batch, block.first_row + row, block.first_head);
+    for (std::int64_t head = 0; head < block.num_heads; ++head) {
+      for (std::int64_t dim = 0; dim < extents_[3]; ++dim) {
+        StoreElement(words, target.dtype, dim, *source++);
+      }
+      words += packed.rows.row_words;
+    }
+  }
+  return packed;
+}
+
+void RowSums::PackFor(const core::RowsView& target, std::uint64_t max_binding_bytes,
+                      std::vector<PackedRows>* made) const {
+  if (values_.empty()) return;
+  // At least one row of one head.
+  const auto row_bytes =
+      (extents_[3] + 1) * static_cast<std::int64_t>(core::DTypeBytes(target.dtype));
+  const std::int64_t max_heads = static_cast<std::int64_t>(max_binding_bytes) / row_bytes;
+  const std::int64_t heads = std::min(extents_[2], max_heads);
+  // Where sequences, or pages, follow each other they are one axis.
+  const bool is_one_axis =
+      target.batch_stride_elems == extents_[1] * target.row_stride_elems || extents_[0] == 1;
+  const std::int64_t num_batches = is_one_axis ? 1 : extents_[0];
+  const std::int64_t num_rows = extents_[1] * (is_one_axis ? extents_[0] : 1);
+  const std::int64_t rows = max_heads / heads;
+  for (std::int64_t batch = 0; batch < num_batches; ++batch) {
+    for (std::int64_t row = 0; row < num_rows; row += rows) {
+      for (std::int64_t head = 0; head < extents_[2]; head += heads) {
+        made->push_back(Pack(target, {batch, row, std::min(rows, num_rows - row), head,
+                                      std::min(heads, extents_[2] - head)}));
       }
     }
   }

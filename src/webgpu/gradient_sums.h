@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/problem.h"
+#include "webgpu/device.h"
 
 namespace heed::webgpu {
 
@@ -21,9 +22,16 @@ class RowSums {
   // Strides of the sums, for core's functions of offsets.
   const core::RowsView& view() const { return view_; }
   void Add(std::int64_t offset_elems, const float* row);
-  void StoreTo(const core::RowsView& target) const;
+  // As rows for target, of which no words are more than a binding holds.
+  void PackFor(const core::RowsView& target, std::uint64_t max_binding_bytes,
+               std::vector<PackedRows>* made) const;
 
  private:
+  struct Block {
+    std::int64_t batch, first_row, num_rows, first_head, num_heads;
+  };
+  PackedRows Pack(const core::RowsView& target, const Block& block) const;
+
   Extents extents_;
   std::vector<float> values_;
   core::RowsView view_;

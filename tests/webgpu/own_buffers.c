@@ -272,6 +272,93 @@ static void TestOverlap(const Gpu* gpu, heed_device_t device) {
   wgpuBufferRelease(buffer);
 }
 
+/* Keys that lie further apart than one binding reaches. */
+static void TestHugeBuffer(const Gpu* gpu, heed_device_t device) {
+  enum { kKeys = 4, kHeadDim = 16, kStep = 12 << 20, kElems = 3 * kStep + kHeadDim };
+  float q[2 * kHeadDim], keys[kKeys * kHeadDim], o[2 * kHeadDim], host_o[2 * kHeadDim];
+  FillRandom(q, 2 * kHeadDim, 5);
+  FillRandom(keys, kKeys * kHeadDim, 6);
+  int64_t q_shape[] = {1, 2, 1, kHeadDim}, k_shape[] = {1, kKeys, 1, kHeadDim};
+  int64_t far_apart[] = {(int64_t)kElems, kStep, kHeadDim, 1};
+  WGPUBuffer k_buffer = MakeBuffer(gpu, (size_t)kElems * 4, kAll);
+  for (size_t key = 0; key < kKeys; ++key) {
+    wgpuQueueWriteBuffer(gpu->queue, k_buffer, key * kStep * 4, keys + key * kHeadDim,
+                         kHeadDim * 4);
+  }
+  WGPUBuffer q_buffer = Upload(gpu, q, sizeof(q)), o_buffer = Upload(gpu, q, sizeof(q));
+  for (int is_host = 0; is_host < 2; ++is_host) {
+    const heed_device_t home = is_host ? kCpu : device;
+    heed_tensor_t q_tensor = TensorOf(is_host ? (void*)q : (void*)q_buffer, home, kF32, 4, q_shape);
+    heed_tensor_t k = TensorOf(is_host ? (void*)keys : (void*)k_buffer, home, kF32, 4, k_shape);
+    heed_tensor_t out = TensorOf(is_host ? (void*)host_o : (void*)o_buffer, home, kF32, 4, q_shape);
+    if (!is_host) k.strides = far_apart;
+    heed_exec_args_t exec = HEED_EXEC_ARGS_INIT;
+    exec.backend = HEED_BACKEND_WEBGPU;
+    heed_forward_args_t args = HEED_FORWARD_ARGS_INIT;
+    args.q = &q_tensor;
+    args.k = args.v = &k;
+    args.o = &out;
+    args.exec = &exec;
+    CHECK(heed_forward(&args) == HEED_OK);
+  }
+  Download(gpu, o_buffer, o, sizeof(o));
+  CHECK(memcmp(o, host_o, sizeof(o)) == 0);
+  wgpuBufferRelease(k_buffer);
+  wgpuBufferRelease(q_buffer);
+  wgpuBufferRelease(o_buffer);
+}
+
+/* Gradients go where rows have gaps, and nowhere else. */
+static void TestBackward(const Gpu* gpu, heed_device_t device, const Spec* s) {
+  Case c;
+  memset(&c, 0, sizeof(c));
+  c.gpu = gpu;
+  c.seed = 29;
+  const int64_t q_shape[] = {kBatch, s->sq, s->hq, s->d}, o_shape[] = {kBatch, s->sq, s->hq, s->dv};
+  const int64_t k_shape[] = {kBatch, s->skv, s->hkv, s->d};
+  const int64_t v_shape[] = {kBatch, s->skv, s->hkv, s->dv};
+  const int64_t lse_shape[] = {kBatch, s->hq, s->sq};
+  heed_exec_args_t exec = HEED_EXEC_ARGS_INIT;
+  heed_forward_args_t forward = HEED_FORWARD_ARGS_INIT;
+  heed_backward_args_t args = HEED_BACKWARD_ARGS_INIT;
+  exec.backend = HEED_BACKEND_WEBGPU;
+  forward.q = Add(&c, s->dtype, s->layout, 4, q_shape);
+  forward.k = Add(&c, s->dtype, s->layout, 4, k_shape);
+  forward.v = Add(&c, s->dtype, s->layout, 4, v_shape);
+  forward.o = Add(&c, s->dtype, kDense, 4, o_shape);
+  forward.lse = Add(&c, kF32, kDense, 3, lse_shape);
+  args.d_o = Add(&c, s->dtype, s->layout, 4, o_shape);
+  args.dq = Add(&c, s->dtype, s->layout, 4, q_shape);
+  args.dk = Add(&c, s->dtype, s->layout, 4, k_shape);
+  args.dv = Add(&c, s->dtype, s->layout, 4, v_shape);
+  args.forward = &forward;
+  args.exec = forward.exec = &exec;
+  PutOn(&c, kCpu);
+  CHECK(heed_forward(&forward) == HEED_OK);
+  UploadAll(&c);
+  CHECK(heed_backward(&args) == HEED_OK);
+  PutOn(&c, device);
+  CHECK(heed_backward(&args) == HEED_OK);
+  CompareAndRelease(&c, s->name);
+}
+
+/* A call that is wrong in itself is refused for that, and not for its buffers. */
+static void TestOrderOfChecks(const Gpu* gpu, heed_device_t device) {
+  WGPUBuffer small = MakeBuffer(gpu, 4, kAll);
+  int64_t shape[] = {1, 2, 1, 16};
+  heed_tensor_t q = TensorOf(small, device, kF32, 4, shape), k = q, o = q;
+  k.dtype = kF16;
+  heed_forward_args_t args = HEED_FORWARD_ARGS_INIT;
+  args.q = &q;
+  args.k = args.v = &k;
+  args.o = &o;
+  CHECK_REFUSED(heed_forward(&args), HEED_INVALID_ARGUMENT, "k.dtype = f16");
+  k.dtype = kF32;
+  CHECK_REFUSED(heed_forward(&args), HEED_INVALID_ARGUMENT,
+                "q.byte_offset = 0: the tensor's 128 bytes run past the buffer's 4");
+  wgpuBufferRelease(small);
+}
+
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   const Gpu gpu = MakeGpu();
@@ -315,7 +402,11 @@ int main(int argc, char** argv) {
   TestForward(&gpu, device, &specs[5], 0);
   TestDecode(&gpu, device, &decodes[1]);
   unsetenv("HEED_WEBGPU_MAX_BINDING_BYTES");
+  TestBackward(&gpu, device, &specs[1]);
+  TestBackward(&gpu, device, &specs[5]);
+  TestHugeBuffer(&gpu, device);
   TestOverlap(&gpu, device);
+  TestOrderOfChecks(&gpu, device);
   CHECK(heed_webgpu_close_device(device) == HEED_OK);
   CHECK(num_uncaptured == 0);
   printf("own_buffers: %d failures\n", num_failures);

@@ -1,6 +1,6 @@
-// webgpu_wall [L [ROUNDS]]: what whole calls of heed_forward take by the wall clock, on tensors of
-// the host and on ones in the caller's own buffers, beside the time that moving the same bytes to
-// the device and back takes. JSON on stdout. Run by hand (docs/kernels/webgpu.md).
+// webgpu_wall [L [ROUNDS [CALLS]]]: what whole calls take by the wall clock, on tensors of the host
+// and on ones in the caller's own buffers, beside the time that moving the same bytes to the device
+// and back takes. CALLS: before one wait. JSON on stdout. Run by hand (docs/kernels/webgpu.md).
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "heed/heed_webgpu.h"
@@ -20,6 +21,7 @@ namespace {
 using webgpu::BufferHandle;
 
 constexpr std::int64_t kHeads = 16;
+int num_calls = 8;
 constexpr std::uint64_t kStorage =
     webgpu::kUsageStorage | webgpu::kUsageCopySource | webgpu::kUsageCopyTarget;
 
@@ -164,72 +166,157 @@ std::vector<std::uint32_t> Words(std::size_t count, bool is_half, std::uint32_t 
   return words;
 }
 
-struct Call {
-  Call(std::int64_t len, std::int64_t dim, heed_dtype_t dtype, heed_device_t device)
-      : shape{1, len, kHeads, dim} {
-    for (heed_tensor_t* tensor : {&q, &k, &v, &o}) {
-      *tensor = {nullptr, device, 4, dtype, shape, nullptr, 0};
-    }
-    args.q = &q;
-    args.k = &k;
-    args.v = &v;
-    args.o = &o;
-    args.exec = &exec;
-    exec.backend = HEED_BACKEND_WEBGPU;
+// Tensors of one shape and type on the host and in buffers.
+struct Tensors {
+  Tensors(const Gpu& gpu, std::vector<std::int64_t> dims, bool is_half, std::uint32_t seed)
+      : shape(std::move(dims)) {
+    std::int64_t count = 1;
+    for (const std::int64_t extent : shape) count *= extent;
+    words = Words(static_cast<std::size_t>(count / (is_half ? 2 : 1)), is_half, seed);
+    buffer = gpu.Upload(words);
+    dtype = {HEED_DTYPE_FLOAT, static_cast<std::uint8_t>(is_half ? 16 : 32), 1};
+    Put(heed_device_t{HEED_DEVICE_CPU, 0});
   }
-  std::int64_t shape[4];
-  heed_tensor_t q, k, v, o;
-  heed_exec_args_t exec = HEED_EXEC_ARGS_INIT;
-  heed_forward_args_t args = HEED_FORWARD_ARGS_INIT;
+  void Put(heed_device_t device) {
+    void* data = device.device_type == HEED_DEVICE_CPU ? static_cast<void*>(words.data()) : buffer;
+    tensor = {data,    device, static_cast<std::int32_t>(shape.size()), dtype, shape.data(),
+              nullptr, 0};
+  }
+  std::uint64_t bytes() const { return words.size() * 4; }
+
+  std::vector<std::int64_t> shape;
+  std::vector<std::uint32_t> words;
+  BufferHandle buffer = nullptr;
+  heed_dtype_t dtype = {};
+  heed_tensor_t tensor = {};
 };
 
-void Measure(const Gpu& gpu, heed_device_t device, std::int64_t len, std::int64_t dim, bool is_half,
-             int rounds) {
-  const heed_dtype_t dtype = {HEED_DTYPE_FLOAT, static_cast<std::uint8_t>(is_half ? 16 : 32), 1};
-  const auto count = static_cast<std::size_t>(len * kHeads * dim / (is_half ? 2 : 1));
-  std::vector<std::uint32_t> words[4];
-  Call host(len, dim, dtype, {HEED_DEVICE_CPU, 0}), own(len, dim, dtype, device);
-  heed_tensor_t* host_tensors[] = {&host.q, &host.k, &host.v, &host.o};
-  heed_tensor_t* own_tensors[] = {&own.q, &own.k, &own.v, &own.o};
-  for (std::uint32_t at = 0; at < 4; ++at) {
-    words[at] = Words(count, is_half, at);
-    host_tensors[at]->data = words[at].data();
-    own_tensors[at]->data = gpu.Upload(words[at]);
-  }
-  const double host_ms = MedianMilliseconds(rounds, [&] { Check(heed_forward(&host.args)); });
-  const double own_ms = MedianMilliseconds(rounds, [&] {
-    Check(heed_forward(&own.args));
+struct Times {
+  double host_ms = 0.0, own_ms = 0.0, pipelined_ms = 0.0, transfer_ms = 0.0;
+};
+
+// call(): one call of the library on what `all` holds.
+template <class Call>
+Times Measure(const Gpu& gpu, heed_device_t device, const std::vector<Tensors*>& all,
+              std::uint64_t bytes_up, int rounds, Call call) {
+  Times times;
+  times.host_ms = MedianMilliseconds(rounds, [&] { Check(call()); });
+  for (Tensors* tensors : all) tensors->Put(device);
+  times.own_ms = MedianMilliseconds(rounds, [&] {
+    Check(call());
     gpu.Wait();
   });
-  constexpr int kCalls = 8;
-  const double pipelined_ms = MedianMilliseconds(rounds,
-                                                 [&] {
-                                                   for (int call = 0; call < kCalls; ++call) {
-                                                     Check(heed_forward(&own.args));
-                                                   }
-                                                   gpu.Wait();
-                                                 }) /
-                              kCalls;
-  const std::uint64_t bytes = count * 4;
-  BufferHandle up = gpu.Create(3 * bytes, webgpu::kUsageMapWrite | webgpu::kUsageCopySource, true);
+  times.pipelined_ms = MedianMilliseconds(rounds,
+                                          [&] {
+                                            for (int at = 0; at < num_calls; ++at) Check(call());
+                                            gpu.Wait();
+                                          }) /
+                       num_calls;
+  std::uint64_t total = 0;
+  for (const Tensors* tensors : all) total += tensors->bytes();
+  const std::uint64_t bytes_down = total - bytes_up;
+  BufferHandle up = gpu.Create(bytes_up, webgpu::kUsageMapWrite | webgpu::kUsageCopySource, true);
   gpu.Unmap(up);
-  BufferHandle down = gpu.Create(bytes, webgpu::kUsageMapRead | webgpu::kUsageCopyTarget);
-  BufferHandle there = gpu.Create(3 * bytes, kStorage);
-  const double transfer_ms = MedianMilliseconds(rounds, [&] {
-    gpu.Copy(up, there, 3 * bytes);
-    gpu.Copy(there, down, bytes);
+  BufferHandle down = gpu.Create(bytes_down, webgpu::kUsageMapRead | webgpu::kUsageCopyTarget);
+  BufferHandle there = gpu.Create(std::max(bytes_up, bytes_down), kStorage);
+  times.transfer_ms = MedianMilliseconds(rounds, [&] {
+    gpu.Copy(up, there, bytes_up);
+    gpu.Copy(there, down, bytes_down);
     gpu.Wait();
   });
-  std::printf(
-      "  {\"L\": %lld, \"D\": %lld, \"heads\": %lld, \"dtype\": \"%s\", \"rounds\": %d, "
-      "\"host_ms\": %.3f, \"own_buffers_ms\": %.3f, \"own_buffers_pipelined_ms\": %.3f, "
-      "\"transfer_ms\": %.3f}",
-      static_cast<long long>(len), static_cast<long long>(dim), static_cast<long long>(kHeads),
-      is_half ? "f16" : "f32", rounds, host_ms, own_ms, pipelined_ms, transfer_ms);
   for (BufferHandle buffer : {up, down, there}) gpu.Release(buffer);
-  for (const heed_tensor_t* tensor : own_tensors) {
-    gpu.Release(static_cast<BufferHandle>(tensor->data));
-  }
+  for (const Tensors* tensors : all) gpu.Release(tensors->buffer);
+  return times;
+}
+
+void Print(const char* op, const char* shape, bool is_half, const Times& times) {
+  static bool is_first = true;
+  std::printf(
+      "%s  {\"op\": \"%s\", %s, \"dtype\": \"%s\", \"host_ms\": %.3f, "
+      "\"own_buffers_ms\": %.3f, \"own_buffers_pipelined_ms\": %.3f, "
+      "\"transfer_ms\": %.3f}",
+      is_first ? "" : ",\n", op, shape, is_half ? "f16" : "f32", times.host_ms, times.own_ms,
+      times.pipelined_ms, times.transfer_ms);
+  std::fflush(stdout);
+  is_first = false;
+}
+
+std::string ShapeText(std::int64_t len, std::int64_t dim) {
+  return "\"L\": " + std::to_string(len) + ", \"D\": " + std::to_string(dim) + ", \"heads\": 16";
+}
+
+void MeasureForward(const Gpu& gpu, heed_device_t device, std::int64_t len, std::int64_t dim,
+                    bool is_half, int rounds) {
+  const std::vector<std::int64_t> shape = {1, len, kHeads, dim};
+  Tensors q(gpu, shape, is_half, 1), k(gpu, shape, is_half, 2), v(gpu, shape, is_half, 3),
+      o(gpu, shape, is_half, 4);
+  heed_exec_args_t exec = HEED_EXEC_ARGS_INIT;
+  exec.backend = HEED_BACKEND_WEBGPU;
+  heed_forward_args_t args = HEED_FORWARD_ARGS_INIT;
+  args.q = &q.tensor;
+  args.k = &k.tensor;
+  args.v = &v.tensor;
+  args.o = &o.tensor;
+  args.exec = &exec;
+  Print("forward", ShapeText(len, dim).c_str(), is_half,
+        Measure(gpu, device, {&q, &k, &v, &o}, 3 * q.bytes(), rounds,
+                [&] { return heed_forward(&args); }));
+}
+
+// What lse and o hold does not change the time.
+void MeasureBackward(const Gpu& gpu, heed_device_t device, std::int64_t len, std::int64_t dim,
+                     int rounds) {
+  const std::vector<std::int64_t> shape = {1, len, kHeads, dim};
+  Tensors q(gpu, shape, false, 1), k(gpu, shape, false, 2), v(gpu, shape, false, 3),
+      o(gpu, shape, false, 4), lse(gpu, {1, kHeads, len}, false, 5), d_o(gpu, shape, false, 6),
+      dq(gpu, shape, false, 7), dk(gpu, shape, false, 8), dv(gpu, shape, false, 9);
+  heed_exec_args_t exec = HEED_EXEC_ARGS_INIT;
+  exec.backend = HEED_BACKEND_WEBGPU;
+  heed_forward_args_t forward = HEED_FORWARD_ARGS_INIT;
+  forward.q = &q.tensor;
+  forward.k = &k.tensor;
+  forward.v = &v.tensor;
+  forward.o = &o.tensor;
+  forward.lse = &lse.tensor;
+  heed_backward_args_t args = HEED_BACKWARD_ARGS_INIT;
+  args.forward = &forward;
+  args.d_o = &d_o.tensor;
+  args.dq = &dq.tensor;
+  args.dk = &dk.tensor;
+  args.dv = &dv.tensor;
+  args.exec = &exec;
+  Print("backward", ShapeText(len, dim).c_str(), false,
+        Measure(gpu, device, {&q, &k, &v, &o, &lse, &d_o, &dq, &dk, &dv},
+                5 * q.bytes() + lse.bytes(), rounds, [&] { return heed_backward(&args); }));
+}
+
+// One token for each of 8 sequences of `len` keys, 32 query heads on 8 KV heads.
+void MeasureDecode(const Gpu& gpu, heed_device_t device, std::int64_t len, int rounds) {
+  constexpr std::int64_t kBatch = 8, kQHeads = 32, kKvHeads = 8, kDim = 128;
+  Tensors q(gpu, {kBatch, 1, kQHeads, kDim}, true, 1),
+      k(gpu, {kBatch, len, kKvHeads, kDim}, true, 2),
+      v(gpu, {kBatch, len, kKvHeads, kDim}, true, 3), o(gpu, {kBatch, 1, kQHeads, kDim}, true, 4),
+      lengths(gpu, {kBatch}, false, 5);
+  lengths.dtype = {HEED_DTYPE_INT, 32, 1};
+  lengths.words.assign(kBatch, static_cast<std::uint32_t>(len));
+  gpu.Release(lengths.buffer);
+  lengths.buffer = gpu.Upload(lengths.words);
+  lengths.Put({HEED_DEVICE_CPU, 0});
+  heed_exec_args_t exec = HEED_EXEC_ARGS_INIT;
+  exec.backend = HEED_BACKEND_WEBGPU;
+  heed_decode_args_t args = HEED_DECODE_ARGS_INIT;
+  args.q = &q.tensor;
+  args.k_cache = &k.tensor;
+  args.v_cache = &v.tensor;
+  args.o = &o.tensor;
+  args.cache_lengths = &lengths.tensor;
+  args.exec = &exec;
+  const std::string shape =
+      "\"B\": 8, \"keys\": " + std::to_string(len) + ", \"D\": 128, \"heads\": 32, \"kv_heads\": 8";
+  Print(
+      "decode", shape.c_str(), true,
+      Measure(gpu, device, {&q, &k, &v, &lengths, &o}, q.bytes() + 2 * k.bytes() + lengths.bytes(),
+              rounds, [&] { return heed_decode(&args); }));
 }
 
 }  // namespace
@@ -238,15 +325,18 @@ void Measure(const Gpu& gpu, heed_device_t device, std::int64_t len, std::int64_
 int main(int argc, char** argv) {
   const std::int64_t len = argc > 1 ? std::atoll(argv[1]) : 4096;
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 15;
+  if (argc > 3) heed::test::num_calls = std::atoi(argv[3]);
+  heed::test::Require(heed::test::num_calls > 0, "CALLS must be above 0");
   heed::test::Require(len > 0 && len <= 4096 && rounds > 0, "L must be up to 4096, ROUNDS above 0");
   const heed::test::Gpu gpu;
   const heed_device_t device = gpu.Open();
-  std::printf("{\"adapter\": \"%s\", \"results\": [\n", gpu.name().c_str());
+  std::printf("{\"adapter\": \"%s\", \"rounds\": %d, \"results\": [\n", gpu.name().c_str(), rounds);
   for (const bool is_half : {false, true}) {
     for (const std::int64_t dim : {64, 128}) {
-      heed::test::Measure(gpu, device, len, dim, is_half, rounds);
-      std::printf(is_half && dim == 128 ? "\n" : ",\n");
+      heed::test::MeasureForward(gpu, device, len, dim, is_half, rounds);
     }
   }
-  std::printf("]}\n");
+  heed::test::MeasureDecode(gpu, device, len, rounds);
+  heed::test::MeasureBackward(gpu, device, len, 64, rounds);
+  std::printf("\n]}\n");
 }
