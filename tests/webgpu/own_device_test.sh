@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# own_device_test.sh LIBHEED CC: compiles own_device.c and own_buffers.c with the headers that
-# lie beside
-# HEED_WEBGPU_LIBRARY and runs them. Without those it is skipped; HEED_REQUIRE_WEBGPU=1 makes that a
-# failure.
+# own_device_test.sh LIBHEED CC: compiles own_device.c and own_buffers.c with the headers that lie
+# beside HEED_WEBGPU_LIBRARY and runs them. Without those it is skipped; HEED_REQUIRE_WEBGPU=1 makes
+# that a failure.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 libheed="$1" cc="$2" library="${HEED_WEBGPU_LIBRARY:-}"
