@@ -89,7 +89,7 @@ try:
 except ImportError as error:
     sys.exit(f"{error}: pip install torch numpy onnx onnxruntime matplotlib")
 import compare_cpu_decode  # noqa: E402
-from compare_cpu_decode import Tensor, await_idle, timed, timed_alone  # noqa: E402
+from compare_cpu_decode import Tensor, await_idle, clock_of, timed, timed_alone  # noqa: E402
 from cpu.peers import numpy_bytes, numpy_forward, onnx_forward, onnxruntime, sdpa  # noqa: E402
 from cpu.peers import torch_backward  # noqa: E402
 from heed import abi, library  # noqa: E402
@@ -217,18 +217,19 @@ class Estimate:
 ESTIMATE = Estimate()
 
 
-def first_calls(calls):
-    """Differences to PyTorch and seconds of one call of each: short ones are called again, when
-    threads are there and memory is mapped."""
-    off, seconds, expected = {}, {}, None
+def first_calls(calls, case):
+    """Differences to PyTorch and seconds of one call of each. Those that are or should be short are
+    called again, when threads are there, memory is mapped and code is generated."""
+    off, seconds, expected, clock = {}, {}, None, clock_of(OPTIONS.threads)
+    is_short = useful_flops(case) < 1e10
     for name in ["torch", *(name for name in calls if name != "torch")]:
         await_idle()
-        begin = time.perf_counter()
+        begin = clock()
         result = calls[name]()
-        seconds[name] = time.perf_counter() - begin
+        seconds[name] = clock() - begin
         expected = result if expected is None else expected
         off[name] = difference(result, expected)
-        if seconds[name] < 1:
+        if is_short or seconds[name] < 1:
             await_idle()
             seconds[name] = timed(calls[name], 1, OPTIONS.threads)
     return {name: off[name] for name in calls}, seconds
@@ -237,7 +238,7 @@ def first_calls(calls):
 def measure(case, peers):
     calls, kernel = calls_of(case, peers)
     with torch.no_grad() if case["op"] == "forward" else torch.enable_grad():
-        off, first = first_calls(calls)
+        off, first = first_calls(calls, case)
         ESTIMATE.learn(case, first)
         repeats = {name: max(1, int(OPTIONS.slice_seconds / first[name])) for name in calls}
         round_seconds = sum(max(OPTIONS.slice_seconds, first[name]) + 0.02 for name in calls)

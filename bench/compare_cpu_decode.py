@@ -69,10 +69,15 @@ class Decode:
         return self.o
 
 
+def clock_of(threads):
+    """This process' CPU time for one thread, which stands still while other processes have the
+    core, else the wall clock, which also counts threads that wait."""
+    return time.process_time if threads == 1 else time.perf_counter
+
+
 def timed(call, repeats, threads):
-    """Seconds of one call: of this process' CPU time for one thread, which stands still while other
-    processes have the core, else by the wall clock, which also counts threads that wait."""
-    clock = time.process_time if threads == 1 else time.perf_counter
+    """Seconds of one call."""
+    clock = clock_of(threads)
     start = clock()
     for _ in range(repeats):
         call()
