@@ -109,8 +109,10 @@ def cpu_text(name, report):
             f"{duration_text(case['seconds']['heed'])} ({peers})")
     peers = ", ".join(f"{peer} {report[peer]}" for peer in ("torch", "onnxruntime", "numpy")
                       if report[peer])
+    plot = pathlib.PurePosixPath("bench/results", name).with_suffix(".svg")
+    plot_text = f", [plot]({plot})" if (ROOT / plot).exists() else ""
     lines = [f"{report['cpu']}, {report['threads']} threads, heed at {report['commit']}; {peers}; "
-             f"time (times as long: peer) by length: [{name}](bench/results/{name})\n\n",
+             f"time (times as long: peer) by length: [{name}](bench/results/{name}){plot_text}\n\n",
              "| case |" + "".join(f" {length} |" for length in lengths) + "\n",
              "|---|" + "---|" * len(lengths) + "\n"]
     for kind, cells in kinds.items():
