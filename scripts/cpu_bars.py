@@ -91,8 +91,17 @@ BARS = [
         peer_ratios("onnxruntime", causal=True)),
     Bar("ONNX Runtime, fp32 decode, G = 4", 1.5, peers(AMD, "decode"),
         peer_ratios("onnxruntime")),
-    Bar("PyTorch on 16 threads with AMX, bf16 forward", 1, peers(INTEL, "forward"),
-        peer_ratios("torch", dtype="bfloat16")),
+    Bar("PyTorch on 16 threads with AMX, bf16 forward, G = 4", 1, peers(INTEL, "forward"),
+        peer_ratios("torch", dtype="bfloat16", kv_heads=2)),
+    Bar("PyTorch on 16 threads with AMX, bf16 forward, 8 heads", 1,
+        f"{INTEL}/cpu-peers-forward-63cb393.json",
+        peer_ratios("torch", dtype="bfloat16", kv_heads=8)),
+    Bar("PyTorch on 16 threads, fp32 decode, G = 4", 2, peers(INTEL, "decode"),
+        peer_ratios("torch")),
+    Bar("ONNX Runtime on 16 threads, fp32 decode, G = 4", 1.5, peers(INTEL, "decode"),
+        peer_ratios("onnxruntime")),
+    Bar("ONNX Runtime on 16 threads, fp32 forward", 1.5, f"{INTEL}/cpu-peers-forward-63cb393.json",
+        peer_ratios("onnxruntime")),
 ]
 
 
