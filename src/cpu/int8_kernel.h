@@ -124,7 +124,8 @@ struct Int8ValuesArgs {
 };
 
 // Scores and weights of a block that all rows see, relative to row_max as it is. num_keys, of
-// products and of weights, is a multiple of kInt8Group; products has no block_max.
+// products and of weights, is a multiple of kInt8Group; products has no block_max, and
+// no key_factors where all are 1.
 struct Int8WeighArgs {
   Int8ScoresArgs products;
   Int8FloatWeightsArgs weights;  // scores: [kInt8FloatBlock][kInt8TileRows], out only

@@ -221,9 +221,10 @@ void AddFloatBlock(const Int8Context& context, const Int8Head& head, std::int64_
   args.decay = decay;
   args.value_factors = context.has_token_scales ? head.value_factors + first_key : nullptr;
   const bool is_whole = SeesAll(*tile, first_key, num_keys) && num_keys % kInt8Group == 0;
+  Int8ScoresArgs products = ScoresOf(context, head, first_key, num_keys, *tile);
+  if (context.is_uniform) products.key_factors = nullptr;
   const bool is_weighed =
-      is_whole && context.mode.weigh != nullptr &&
-      context.mode.weigh({ScoresOf(context, head, first_key, num_keys, *tile), args});
+      is_whole && context.mode.weigh != nullptr && context.mode.weigh({products, args});
   if (!is_weighed) WeighScores(context, head, {first_key, num_keys}, *tile, args);
   Int8ValuesArgs product = ValuesOf(context, num_keys, values, scores, *tile);
   product.rescale = decay;

@@ -93,6 +93,25 @@ HEED_ALWAYS_INLINE inline bool FitInt8Slack(const Int8FloatWeightsArgs& args,
   return fit;
 }
 
+template <class Units, class Output, class Score>
+__attribute__((noinline)) void WeighInt8Groups(const Int8WeighArgs& args, WeighedRows* rows,
+                                               Score score) {
+  const Int8FloatWeightsArgs& weights = args.weights;
+  const std::int64_t row_bytes = Int8KeyRowBytes(args.products.num_steps);
+  const auto* key_rows = reinterpret_cast<const std::uint8_t*>(args.products.keys);
+  const KeyProducts products = {
+      {key_rows, row_bytes, kMatrixRowBytes}, args.products.q_steps, row_bytes / kMatrixRowBytes};
+  ForKeyGroups<typename Units::Signed, kInt8MatrixVectors>(
+      products, weights.num_keys,
+      [&](int first, const float* scores, auto beside) HEED_ALWAYS_INLINE {
+        const int end = first + kMatrixRows;
+        const KeyScores keys = {first, end < weights.num_keys ? end : weights.num_keys, scores,
+                                static_cast<float*>(weights.scores), weights.value_factors};
+        WeighKeys<Output, kInt8MatrixVectors>(keys, {weights.row_factor, weights.row_max}, rows,
+                                              score, beside);
+      });
+}
+
 // Int8FloatMode.weigh.
 template <class Units, class Output>
 bool Int8MatrixWeigh(const Int8WeighArgs& args) {
@@ -104,24 +123,18 @@ bool Int8MatrixWeigh(const Int8WeighArgs& args) {
     Isa::Store(rows.max + row, Isa::Load(weights.row_max + row));
     Isa::Store(rows.sum + row, Isa::Set(0.0f));
   }
-  const std::int64_t row_bytes = Int8KeyRowBytes(args.products.num_steps);
-  const auto* key_rows = reinterpret_cast<const std::uint8_t*>(args.products.keys);
-  const KeyProducts products = {
-      {key_rows, row_bytes, kMatrixRowBytes}, args.products.q_steps, row_bytes / kMatrixRowBytes};
-  ForKeyGroups<typename Units::Signed, kInt8MatrixVectors>(
-      products, weights.num_keys,
-      [&](int first, const float* scores, auto beside) HEED_ALWAYS_INLINE {
-        const int end = first + kMatrixRows;
-        const KeyScores keys = {first, end < weights.num_keys ? end : weights.num_keys, scores,
-                                static_cast<float*>(weights.scores), weights.value_factors};
-        WeighKeys<Output, kInt8MatrixVectors>(
-            keys, {weights.row_factor, weights.row_max}, &rows,
-            [&](int key, auto /*vec*/, const float* at) HEED_ALWAYS_INLINE {
-              return Isa::Mul(Isa::ToFloat(Isa::LoadInts(at)),
-                              Isa::Set(args.products.key_factors[key]));
-            },
-            beside);
-      });
+  const float* key_factors = args.products.key_factors;
+  if (key_factors == nullptr) {
+    WeighInt8Groups<Units, Output>(
+        args, &rows, [](int /*key*/, auto /*vec*/, const float* at) HEED_ALWAYS_INLINE {
+          return Isa::ToFloat(Isa::LoadInts(at));
+        });
+  } else {
+    WeighInt8Groups<Units, Output>(
+        args, &rows, [&](int key, auto /*vec*/, const float* at) HEED_ALWAYS_INLINE {
+          return Isa::Mul(Isa::ToFloat(Isa::LoadInts(at)), Isa::Set(key_factors[key]));
+        });
+  }
   if (!FitInt8Slack<Isa>(weights, rows)) return false;
   for (int row = 0; row < kInt8TileRows; row += Isa::kLanes) {
     Isa::Store(weights.decay + row, Isa::Set(1.0f));
