@@ -6,6 +6,7 @@
 #include "webgpu/backend.h"
 #include "webgpu/backward_slice.h"
 #include "webgpu/binding_limit.h"
+#include "webgpu/crew.h"
 #include "webgpu/gradient_sums.h"
 #include "webgpu/row_terms.h"
 #include "webgpu/shader_source.h"
@@ -42,9 +43,10 @@ class BackwardRun {
     }));
     HEED_RETURN_IF_ERROR(Flush());
     std::vector<PackedRows> made;
-    dq_.PackFor(problem_.dq, max_binding_bytes_, &made);
-    dk_.PackFor(problem_.dk, max_binding_bytes_, &made);
-    dv_.PackFor(problem_.dv, max_binding_bytes_, &made);
+    const core::ExecOptions& exec = problem_.forward.exec;
+    dq_.PackFor(problem_.dq, max_binding_bytes_, exec, &made);
+    dk_.PackFor(problem_.dk, max_binding_bytes_, exec, &made);
+    dv_.PackFor(problem_.dv, max_binding_bytes_, exec, &made);
     HEED_RETURN_IF_ERROR(device_->Deliver({}, made, ends_));
     if (d_bias_.present()) d_bias_.StoreTo(problem_.d_bias);
     if (problem_.d_sinks.present()) StoreSinkGradients();
@@ -72,26 +74,37 @@ class BackwardRun {
     return {};
   }
 
+  // Rows of a unit go to different sums, but for d_bias and pages.
   void AddUnit(std::size_t at) {
     const core::ForwardProblem& forward = problem_.forward;
+    const core::Shape& shape = forward.shape;
     const Unit& unit = slice_->units()[at];
-    for (std::int64_t query = 0; query < unit.num_queries; ++query) {
-      for (std::int64_t head = 0; head < forward.shape.group; ++head) {
-        const std::int64_t q_head = unit.kv_head * forward.shape.group + head;
-        const std::int64_t row = unit.sequence.q_begin + unit.first_query + query;
+    Crew queries(unit.num_queries, [&](std::int64_t query) {
+      const std::int64_t row = unit.sequence.q_begin + unit.first_query + query;
+      for (std::int64_t head = 0; head < shape.group; ++head) {
+        const std::int64_t q_head = unit.kv_head * shape.group + head;
         dq_.Add(dq_.view().OffsetElems(unit.sequence.q_batch, row, q_head),
                 slice_->QueryGradient(at, query, head));
-        if (d_bias_.present()) AddScoreGradients(at, query, head);
+      }
+    });
+    queries.Run(&forward.exec, unit.num_queries * shape.group * shape.head_dim);
+    if (d_bias_.present()) {
+      for (std::int64_t query = 0; query < unit.num_queries; ++query) {
+        for (std::int64_t head = 0; head < shape.group; ++head) AddScoreGradients(at, query, head);
       }
     }
-    for (std::int64_t key = 0; key < unit.num_keys; ++key) {
+    Crew keys(unit.num_keys, [&](std::int64_t key) {
       const auto offset_elems = [&](const RowSums& sums) {
         return forward.KvOffsetElems(sums.view(), unit.sequence, unit.batch, unit.first_key + key,
                                      unit.kv_head);
       };
       dk_.Add(offset_elems(dk_), slice_->KeyGradient(at, key));
       dv_.Add(offset_elems(dv_), slice_->ValueGradient(at, key));
-    }
+    });
+    // Several tokens of a sequence may share a slot of a page, which is then summed in order.
+    const std::int64_t num_words =
+        forward.block_table.present() ? 0 : unit.num_keys * (shape.head_dim + shape.head_dim_v);
+    keys.Run(&forward.exec, num_words);
   }
 
   // The shader writes dS where diagonals let a tile see something, so no other place is read.

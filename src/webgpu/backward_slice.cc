@@ -5,6 +5,7 @@
 
 #include "device/constants.h"
 #include "device/float16.h"
+#include "webgpu/crew.h"
 #include "webgpu/row_terms.h"
 
 namespace heed::webgpu {
@@ -57,29 +58,34 @@ bool BackwardSlice::Fits(const Unit& unit) const {
 // they become 0, since a weight of 0 does not keep NaN out of a product.
 void BackwardSlice::AddRowValues(const Unit& unit, const UnitRecord& record) {
   const std::int64_t group = forward_problem.shape.group;
-  std::int64_t row = 0;
-  const auto clear = [&](UnitBinding binding, std::int64_t groups) {
-    std::uint32_t* begin = packed_dispatch.storage[binding].data() +
+  const std::size_t begin = table_values.size();
+  table_values.resize(begin + static_cast<std::size_t>(2 * unit.num_queries * group));
+  const auto clear = [&](UnitBinding binding, std::int64_t row, std::int64_t groups) {
+    std::uint32_t* words = packed_dispatch.storage[binding].data() +
                            (record.begin[binding] + row * groups) * words_per_group;
-    std::fill_n(begin, groups * words_per_group, 0u);
+    std::fill_n(words, groups * words_per_group, 0u);
   };
-  for (std::int64_t query = 0; query < unit.num_queries; ++query) {
-    for (std::int64_t head = 0; head < group; ++head, ++row) {
+  Crew crew(unit.num_queries, [&](std::int64_t query) {
+    for (std::int64_t head = 0; head < group; ++head) {
+      const std::int64_t row = query * group + head;
       RowTerms terms;
       if (Sees(unit, record, query, head)) {
         terms = ComputeRowTerms(backward_, unit.sequence, unit.batch, unit.first_query + query,
                                 unit.kv_head * group + head);
       } else {
-        clear(kQueries, head_dim_groups);
-        clear(kOutput, head_dim_v_groups);
+        clear(kQueries, row, head_dim_groups);
+        clear(kOutput, row, head_dim_v_groups);
       }
       // Where bias hides every key the scores are -inf, too: any number gives weights of 0.
       if (std::isinf(terms.lse) && terms.lse < 0.0) terms.lse = 0.0;
       const double delta = terms.o_dot_d_o - terms.d_lse;
-      table_values.push_back(device::BitsOfFp32(static_cast<float>(terms.lse * device::kLog2E)));
-      table_values.push_back(device::BitsOfFp32(static_cast<float>(delta)));
+      std::uint32_t* values = table_values.data() + begin + 2 * row;
+      values[0] = device::BitsOfFp32(static_cast<float>(terms.lse * device::kLog2E));
+      values[1] = device::BitsOfFp32(static_cast<float>(delta));
     }
-  }
+  });
+  crew.Run(&forward_problem.exec,
+           unit.num_queries * group * 8 * (head_dim_groups + head_dim_v_groups));
 }
 
 void BackwardSlice::AddTasks(std::int64_t num_items, std::int64_t num_groups,

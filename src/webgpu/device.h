@@ -176,7 +176,8 @@ class Device {
   core::Status Submit(EncoderHandle encoder, const std::string& step);
   core::Status ReadPiece(std::span<const HostRange> parts, std::uint64_t size_bytes);
   core::Status ReadClock(Dispatch* dispatch);
-  core::Status ReadBuffer(BufferHandle buffer, void* target, std::size_t size_bytes);
+  core::Status ReadBuffer(BufferHandle buffer, void* target, std::size_t size_bytes,
+                          const core::ExecOptions* exec);
   core::Status Map(BufferHandle buffer, std::uint64_t mode, std::size_t size_bytes);
   // Results for the host, mapped, until this goes.
   class MappedResults;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "device/prelude.h"
+#include "webgpu/crew.h"
 #include "webgpu/element.h"
 
 namespace heed::webgpu {
@@ -22,7 +23,8 @@ void RowSums::Add(std::int64_t offset_elems, const float* row) {
   for (std::int64_t dim = 0; dim < extents_[3]; ++dim) sums[dim] += row[dim];
 }
 
-PackedRows RowSums::Pack(const core::RowsView& target, const Block& block) const {
+PackedRows RowSums::Pack(const core::RowsView& target, const Block& block,
+                         const core::ExecOptions& exec) const {
   PackedRows packed;
   packed.rows.dtype = target.dtype;
   packed.rows.row_words = device::CeilDiv(extents_[3], packed.rows.elems_per_word());
@@ -37,8 +39,8 @@ PackedRows RowSums::Pack(const core::RowsView& target, const Block& block) const
   copy.row_elems = extents_[3];
   packed.rows.Append(copy);
   packed.words.resize(packed.rows.num_words);
-  std::uint32_t* words = packed.words.data();
-  for (std::int64_t row = 0; row < block.num_rows; ++row) {
+  Crew crew(block.num_rows, [&](std::int64_t row) {
+    std::uint32_t* words = packed.words.data() + row * block.num_heads * packed.rows.row_words;
     const float* source =
         values_.data() + view_.OffsetElems(block.batch, block.first_row + row, block.first_head);
     for (std::int64_t head = 0; head < block.num_heads; ++head) {
@@ -47,12 +49,13 @@ PackedRows RowSums::Pack(const core::RowsView& target, const Block& block) const
       }
       words += packed.rows.row_words;
     }
-  }
+  });
+  crew.Run(&exec, static_cast<std::int64_t>(packed.words.size()));
   return packed;
 }
 
 void RowSums::PackFor(const core::RowsView& target, std::uint64_t max_binding_bytes,
-                      std::vector<PackedRows>* made) const {
+                      const core::ExecOptions& exec, std::vector<PackedRows>* made) const {
   if (values_.empty()) return;
   // At least one row of one head.
   const auto row_bytes =
@@ -68,8 +71,9 @@ void RowSums::PackFor(const core::RowsView& target, std::uint64_t max_binding_by
   for (std::int64_t batch = 0; batch < num_batches; ++batch) {
     for (std::int64_t row = 0; row < num_rows; row += rows) {
       for (std::int64_t head = 0; head < extents_[2]; head += heads) {
-        made->push_back(Pack(target, {batch, row, std::min(rows, num_rows - row), head,
-                                      std::min(heads, extents_[2] - head)}));
+        const Block block = {batch, row, std::min(rows, num_rows - row), head,
+                             std::min(heads, extents_[2] - head)};
+        made->push_back(Pack(target, block, exec));
       }
     }
   }

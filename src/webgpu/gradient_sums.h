@@ -24,13 +24,14 @@ class RowSums {
   void Add(std::int64_t offset_elems, const float* row);
   // As rows for target, of which no words are more than a binding holds.
   void PackFor(const core::RowsView& target, std::uint64_t max_binding_bytes,
-               std::vector<PackedRows>* made) const;
+               const core::ExecOptions& exec, std::vector<PackedRows>* made) const;
 
  private:
   struct Block {
     std::int64_t batch, first_row, num_rows, first_head, num_heads;
   };
-  PackedRows Pack(const core::RowsView& target, const Block& block) const;
+  PackedRows Pack(const core::RowsView& target, const Block& block,
+                  const core::ExecOptions& exec) const;
 
   Extents extents_;
   std::vector<float> values_;

@@ -1,12 +1,10 @@
 #include "webgpu/row_copies.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
-#include "core/os/os.h"
-#include "core/os/thread_pool.h"
 #include "device/float16.h"
+#include "webgpu/crew.h"
 #include "webgpu/element.h"
 
 namespace heed::webgpu {
@@ -19,8 +17,6 @@ struct Piece {
 };
 
 constexpr std::int64_t kPieceWords = std::int64_t{64} << 10;
-// A handful of cores moves what the memory gives.
-constexpr std::int64_t kMaxWorkers = 16;
 
 std::vector<Piece> PiecesOf(const RowCopies& rows) {
   std::vector<Piece> pieces;
@@ -32,42 +28,6 @@ std::vector<Piece> PiecesOf(const RowCopies& rows) {
   }
   return pieces;
 }
-
-// body(piece) for every piece, in any order.
-template <class Body>
-class Crew {
- public:
-  Crew(const std::vector<Piece>& pieces, Body body) : pieces_(pieces), body_(body) {}
-
-  void Run(const core::ExecOptions* exec, std::uint64_t num_words) {
-    const auto count = static_cast<std::int64_t>(pieces_.size());
-    const std::int64_t worthwhile = static_cast<std::int64_t>(num_words) / kPieceWords;
-    const std::int64_t allowed =
-        exec != nullptr && exec->num_threads > 0
-            ? exec->num_threads
-            : std::min<std::int64_t>(core::os::NumUsableCores(), kMaxWorkers);
-    const std::int64_t num_workers = std::min({count, worthwhile, allowed});
-    if (num_workers <= 1) {
-      Work(this, 0);
-    } else if (exec != nullptr && exec->parallel_for != nullptr) {
-      exec->parallel_for(exec->parallel_for_context, num_workers, Work, this);
-    } else {
-      core::os::ParallelFor(num_workers, Work, this);
-    }
-  }
-
- private:
-  static void Work(void* self_pointer, std::int64_t /*worker*/) {
-    auto& self = *static_cast<Crew*>(self_pointer);
-    for (std::size_t at = self.next_++; at < self.pieces_.size(); at = self.next_++) {
-      self.body_(self.pieces_[at]);
-    }
-  }
-
-  const std::vector<Piece>& pieces_;
-  Body body_;
-  std::atomic<std::size_t> next_{0};
-};
 
 // visit(first byte of the tensor's row, first word of the packed one).
 template <class Visit>
@@ -140,14 +100,17 @@ std::uint64_t RowCopies::Append(RowCopy copy) {
 
 void PackRows(const RowCopies& rows, const core::ExecOptions* exec, std::uint32_t* words) {
   const std::vector<Piece> pieces = PiecesOf(rows);
-  Crew crew(pieces, [&](const Piece& piece) { PackPiece(rows, piece, words); });
-  crew.Run(exec, rows.num_words);
+  Crew crew(static_cast<std::int64_t>(pieces.size()),
+            [&](std::int64_t at) { PackPiece(rows, pieces[static_cast<std::size_t>(at)], words); });
+  crew.Run(exec, static_cast<std::int64_t>(rows.num_words));
 }
 
 void UnpackRows(const std::uint32_t* words, const core::ExecOptions* exec, const RowCopies& rows) {
   const std::vector<Piece> pieces = PiecesOf(rows);
-  Crew crew(pieces, [&](const Piece& piece) { UnpackPiece(rows, piece, words); });
-  crew.Run(exec, rows.num_words);
+  Crew crew(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t at) {
+    UnpackPiece(rows, pieces[static_cast<std::size_t>(at)], words);
+  });
+  crew.Run(exec, static_cast<std::int64_t>(rows.num_words));
 }
 
 }  // namespace heed::webgpu

@@ -5,6 +5,7 @@
 
 #include "core/log.h"
 #include "webgpu/binding_limit.h"
+#include "webgpu/crew.h"
 #include "webgpu/device.h"
 #include "webgpu/row_table.h"
 #include "webgpu/shader_source.h"
@@ -64,7 +65,7 @@ Status Device::Run(const Shader& shader, Dispatch* dispatch) {
     if (read_back_[binding].handle() == nullptr) continue;
     const Lease lease = std::move(read_back_[binding]);
     HEED_RETURN_IF_ERROR(ReadBuffer(lease.handle(), dispatch->storage[binding].data(),
-                                    dispatch->BindingBytes(binding)));
+                                    dispatch->BindingBytes(binding), dispatch->ends.exec));
   }
   const bool is_logged = core::IsLogged(core::LogLevel::kDebug);
   if (is_logged || HasWordsOut(*dispatch)) HEED_RETURN_IF_ERROR(ReadClock(dispatch));
@@ -299,9 +300,18 @@ Status Device::Map(BufferHandle buffer, std::uint64_t mode, std::size_t size_byt
           Format("WebGPU, mapping a buffer on %s: %s", adapter_.name.c_str(), refusal.c_str())};
 }
 
-Status Device::ReadBuffer(BufferHandle buffer, void* target, std::size_t size_bytes) {
+Status Device::ReadBuffer(BufferHandle buffer, void* target, std::size_t size_bytes,
+                          const core::ExecOptions* exec) {
   HEED_RETURN_IF_ERROR(Map(buffer, kMapRead, size_bytes));
-  std::memcpy(target, f_->mapped_range(buffer, 0, size_bytes), size_bytes);
+  constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
+  const auto* source = static_cast<const char*>(f_->mapped_range(buffer, 0, size_bytes));
+  const std::size_t num_pieces = (size_bytes + kPieceBytes - 1) / kPieceBytes;
+  Crew crew(static_cast<std::int64_t>(num_pieces), [&](std::int64_t piece) {
+    const std::size_t begin = static_cast<std::size_t>(piece) * kPieceBytes;
+    std::memcpy(static_cast<char*>(target) + begin, source + begin,
+                std::min(kPieceBytes, size_bytes - begin));
+  });
+  crew.Run(exec, static_cast<std::int64_t>(size_bytes / sizeof(std::uint32_t)));
   f_->unmap_buffer(buffer);
   return {};
 }
@@ -309,7 +319,7 @@ Status Device::ReadBuffer(BufferHandle buffer, void* target, std::size_t size_by
 Status Device::ReadClock(Dispatch* dispatch) {
   if (!has_clock_) return {};
   std::array<std::uint64_t, 2> ticks = {};
-  HEED_RETURN_IF_ERROR(ReadBuffer(clock_read_back_.handle, ticks.data(), sizeof(ticks)));
+  HEED_RETURN_IF_ERROR(ReadBuffer(clock_read_back_.handle, ticks.data(), sizeof(ticks), nullptr));
   constexpr double kSecondsPerNanosecond = 1e-9;
   dispatch->device_seconds = static_cast<double>(ticks[1] - ticks[0]) *
                              static_cast<double>(f_->timestamp_period(queue_)) *

@@ -308,7 +308,7 @@ static void TestHugeBuffer(const Gpu* gpu, heed_device_t device) {
   wgpuBufferRelease(o_buffer);
 }
 
-/* Gradients go where rows have gaps, and nowhere else. */
+/* Gradients go where rows have gaps, and nowhere else, however many threads add them up. */
 static void TestBackward(const Gpu* gpu, heed_device_t device, const Spec* s) {
   Case c;
   memset(&c, 0, sizeof(c));
@@ -336,8 +336,10 @@ static void TestBackward(const Gpu* gpu, heed_device_t device, const Spec* s) {
   PutOn(&c, kCpu);
   CHECK(heed_forward(&forward) == HEED_OK);
   UploadAll(&c);
+  exec.num_threads = 1;
   CHECK(heed_backward(&args) == HEED_OK);
   PutOn(&c, device);
+  exec.num_threads = 4;
   CHECK(heed_backward(&args) == HEED_OK);
   CompareAndRelease(&c, s->name);
 }
@@ -398,12 +400,18 @@ int main(int argc, char** argv) {
   }
   /* Bindings so small that tensors take several windows, and keys several parts. */
   setenv("HEED_WEBGPU_MAX_BINDING_BYTES", "4096", 1);
-  TestForward(&gpu, device, &specs[0], 0);
-  TestForward(&gpu, device, &specs[5], 0);
-  TestDecode(&gpu, device, &decodes[1]);
+  const Spec few = {"windows f32", kF32, kGaps, 9, 33, 2, 1, 64, 64, 0, 0, 0, 0};
+  const Spec few_halves = {"windows f16", kF16, kGaps, 9, 33, 2, 1, 65, 65, 2, 0, 0, 0};
+  const Spec few_tokens = {"windows of decode f16", kF16, kGaps, 2, 48, 2, 1, 65, 9, 0, 0, 0, 1};
+  TestForward(&gpu, device, &few, 0);
+  TestForward(&gpu, device, &few_halves, 0);
+  TestDecode(&gpu, device, &few_tokens);
   unsetenv("HEED_WEBGPU_MAX_BINDING_BYTES");
   TestBackward(&gpu, device, &specs[1]);
   TestBackward(&gpu, device, &specs[5]);
+  const Spec large = {"many rows f32", kF32, kGaps, 260, 40, 8, 1, 64, 64, 0, 0, 0, 0};
+  TestForward(&gpu, device, &large, 0);
+  TestBackward(&gpu, device, &large);
   TestHugeBuffer(&gpu, device);
   TestOverlap(&gpu, device);
   TestOrderOfChecks(&gpu, device);
