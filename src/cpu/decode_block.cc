@@ -6,6 +6,8 @@
 #include <cstring>
 
 #include "core/kv_row.h"
+#include "cpu/decode_keys.h"
+#include "cpu/decode_prefetch.h"
 #include "cpu/decode_terms.h"
 
 namespace heed::cpu {
@@ -42,20 +44,6 @@ bool IsDirect(const core::KvCacheView& cache, const DecodeKernel& kernel) {
          cache.head_dim % kernel.lanes == 0;
 }
 
-// Keys of one block and where they are.
-struct BlockKeys {
-  const DecodeContext& context;
-  const DecodeRows& rows;
-  device::KeyRange keys;
-  device::KeyRange next;
-  std::int64_t share = 0, num_shares = 1;
-
-  int count() const { return static_cast<int>(keys.end - keys.begin); }
-  core::KvSlot SlotAt(int key) const {
-    return context.problem.SlotOf(rows.sequence, rows.task.batch, keys.begin + key);
-  }
-};
-
 // Bytes of an interleaved row, gathered.
 const void* GatherRow(const core::KvCacheView& cache, core::KvSlot at, std::int64_t head,
                       std::uint8_t* row) {
@@ -71,21 +59,13 @@ const void* GatherRow(const core::KvCacheView& cache, core::KvSlot at, std::int6
 // Addresses of the rows, interleaved ones apart; past the last they repeat it up to a whole vector.
 void LocateRows(const BlockKeys& block, const core::KvCacheView& cache, device::KeyRange keys,
                 const void** pointers) {
-  const core::DecodeProblem& problem = block.context.problem;
-  const core::BlockTableView& table = problem.attention.block_table;
-  const std::int64_t row_stride_bytes =
-      cache.rows.row_stride_elems * static_cast<std::int64_t>(core::DTypeBytes(cache.rows.dtype));
-  const auto count = static_cast<int>(keys.end - keys.begin);
-  for (int key = 0; key < count;) {
-    // Slots of one page lie at one stride.
-    const core::KvSlot at =
-        problem.SlotOf(block.rows.sequence, block.rows.task.batch, keys.begin + key);
+  const std::int64_t row_stride_bytes = RowStrideBytes(cache);
+  int key = 0;
+  ForRuns(block, keys, [&](core::KvSlot at, std::int64_t run) {
     const std::uint8_t* row = cache.RowBytes(at, block.rows.task.kv_head);
-    std::int64_t run = count - key;
-    if (table.present()) run = std::min(run, table.page_slots - at.slot);
     for (std::int64_t n = 0; n < run; ++n) pointers[key++] = row + n * row_stride_bytes;
-  }
-  for (int key = count; key % kRowMultiple != 0; ++key) pointers[key] = pointers[key - 1];
+  });
+  for (; key % kRowMultiple != 0; ++key) pointers[key] = pointers[key - 1];
 }
 
 // Rows to prefetch while those of the block are read: of the next block, where it has as many.
@@ -158,26 +138,37 @@ FoundRows FindRows(const BlockKeys& block, const core::KvCacheView& cache,
   return {kElementF32, stride_elems, pointers};
 }
 
-// Scales of rows; 0 for keys that no row of the tile sees. Returns the largest magnitude, NaN if
-// one is not finite.
-float FillRowScales(const BlockKeys& block, const core::KvCacheView& cache, const bool* is_dead,
-                    float* scales) {
-  const core::BlockTableView& table = block.context.problem.attention.block_table;
-  float largest = 0.0f, probe = 0.0f;
-  for (int key = 0; key < block.count();) {
-    const core::KvSlot at = block.SlotAt(key);
+// Copies the scales of rows, 0 for keys that no row of the tile sees.
+void FillRowScales(const BlockKeys& block, const core::KvCacheView& cache, const bool* is_dead,
+                   float* scales) {
+  const std::int64_t stride_elems = cache.scales.row_stride_elems;
+  int key = 0;
+  ForRuns(block, block.keys, [&](core::KvSlot at, std::int64_t run) {
     const float* first = cache.Scales(at, block.rows.task.kv_head);
-    std::int64_t run = block.count() - key;
-    if (table.present()) run = std::min(run, table.page_slots - at.slot);
-    for (std::int64_t n = 0; n < run; ++n, ++key) {
-      const float scale =
-          is_dead != nullptr && is_dead[key] ? 0.0f : first[n * cache.scales.row_stride_elems];
-      scales[key] = scale;
-      largest = std::max(largest, std::fabs(scale));
-      probe += scale * 0.0f;
+    for (std::int64_t n = 0; n < run; ++n) scales[key++] = first[n * stride_elems];
+  });
+  for (int n = 0; is_dead != nullptr && n < block.count(); ++n) {
+    if (is_dead[n]) scales[n] = 0.0f;
+  }
+}
+
+// The largest magnitude of a block of scales, NaN if one is not finite.
+float LargestScale(const float* scales) {
+  constexpr int kSideBySide = 16;  // one after the other each would wait for the one before
+  std::array<float, kSideBySide> largest = {}, probe = {};
+  for (int key = 0; key < kDecodeBlock; key += kSideBySide) {
+    for (std::size_t n = 0; n < kSideBySide; ++n) {
+      const float scale = scales[static_cast<std::size_t>(key) + n];
+      largest[n] = std::max(largest[n], std::fabs(scale));
+      probe[n] += scale * 0.0f;
     }
   }
-  return largest + probe;
+  float all = 0.0f, spoilt = 0.0f;
+  for (std::size_t n = 0; n < kSideBySide; ++n) {
+    all = std::max(all, largest[n]);
+    spoilt += probe[n];
+  }
+  return all + spoilt;
 }
 
 // Terms of every row, and the keys that they hide from all of them.
@@ -196,32 +187,54 @@ bool HasTerms(const core::ScoreRule& rule) {
   return rule.alibi_slopes.present() || rule.bias.present() || rule.mask.present();
 }
 
-DecodeSoftmaxArgs SoftmaxOfRow(const BlockKeys& block, int row, const DecodeScratch& scratch) {
-  const core::DecodeProblem& problem = block.context.problem;
-  const core::ScoreRule& rule = problem.attention.score;
-  const device::KeyRange visible =
-      problem.VisibleKeys(block.rows.sequence, block.rows.Token(problem, row));
-  const auto within = [&](std::int64_t key) {
-    return static_cast<int>(std::clamp<std::int64_t>(key - block.keys.begin, 0, block.count()));
-  };
-  DecodeSoftmaxArgs args = {};
-  args.scores = scratch.scores + row * kDecodeBlock;
-  args.num_keys = block.count();
-  args.scale = static_cast<float>(rule.scale);
-  args.softcap = static_cast<float>(rule.softcap);
-  args.key_scales = HasScaleOfRow(problem.k) ? scratch.key_scales : nullptr;
-  args.value_scales = HasScaleOfRow(problem.v) ? scratch.value_scales : nullptr;
-  args.additive = HasTerms(rule) ? scratch.additive + row * kDecodeBlock : nullptr;
-  args.visible_begin = within(visible.begin);
-  args.visible_end = within(visible.end);
-  args.max_log2 = scratch.max_log2[row];
-  args.sum = scratch.sum[row];
-  if (rule.dropout.active()) {
-    FillKeepRow(problem, block.rows, row, block.keys, scratch.keep);
-    args.keep = scratch.keep;
+// Arguments of the softmax of one row after another.
+class SoftmaxRows {
+ public:
+  SoftmaxRows(const BlockKeys& block, const DecodeScratch& scratch)
+      : block_(block), scratch_(scratch) {
+    const core::DecodeProblem& problem = block.context.problem;
+    const core::ScoreRule& rule = problem.attention.score;
+    args_.num_keys = block.count();
+    args_.scale = static_cast<float>(rule.scale);
+    args_.softcap = static_cast<float>(rule.softcap);
+    args_.key_scales = HasScaleOfRow(problem.k) ? scratch.key_scales : nullptr;
+    args_.value_scales = HasScaleOfRow(problem.v) ? scratch.value_scales : nullptr;
+    args_.additive = HasTerms(rule) ? scratch.additive : nullptr;
   }
-  return args;
-}
+  DecodeSoftmaxArgs At(int row) {
+    const core::DecodeProblem& problem = block_.context.problem;
+    if (row >= end_of_token_) FindVisible(row);
+    DecodeSoftmaxArgs args = args_;
+    args.scores = scratch_.scores + row * kDecodeBlock;
+    if (args.additive != nullptr) args.additive += row * kDecodeBlock;
+    args.max_log2 = scratch_.max_log2[row];
+    args.sum = scratch_.sum[row];
+    if (problem.attention.score.dropout.active()) {
+      FillKeepRow(problem, block_.rows, row, block_.keys, scratch_.keep);
+      args.keep = scratch_.keep;
+    }
+    return args;
+  }
+
+ private:
+  // Rows of one token see the same keys.
+  void FindVisible(int row) {
+    const core::DecodeProblem& problem = block_.context.problem;
+    const std::int64_t token = block_.rows.Token(problem, row);
+    const device::KeyRange visible = problem.VisibleKeys(block_.rows.sequence, token);
+    const auto within = [&](std::int64_t key) {
+      return static_cast<int>(std::clamp<std::int64_t>(key - block_.keys.begin, 0, block_.count()));
+    };
+    args_.visible_begin = within(visible.begin);
+    args_.visible_end = within(visible.end);
+    end_of_token_ = (token + 1) * problem.attention.shape.group - block_.rows.first_row;
+  }
+
+  const BlockKeys& block_;
+  const DecodeScratch& scratch_;
+  DecodeSoftmaxArgs args_ = {};
+  std::int64_t end_of_token_ = 0;
+};
 
 void TakeState(const DecodeSoftmaxArgs& args, int row, const DecodeScratch& scratch) {
   scratch.max_log2[row] = args.max_log2;
@@ -249,9 +262,10 @@ void RunRowBlock(const BlockKeys& block, const DecodeScratch& scratch) {
   // Dropout fills one array for each row in turn.
   const int side_by_side = problem.attention.score.dropout.active() ? 1 : block.rows.num_rows;
   std::array<DecodeSoftmaxArgs, kDecodeRows> softmax;
+  SoftmaxRows rows(block, scratch);
   for (int first = 0; first < block.rows.num_rows; first += side_by_side) {
     for (int n = 0; n < side_by_side; ++n) {
-      softmax[static_cast<std::size_t>(n)] = SoftmaxOfRow(block, first + n, scratch);
+      softmax[static_cast<std::size_t>(n)] = rows.At(first + n);
     }
     kernel.softmax(softmax.data(), side_by_side);
     for (int n = 0; n < side_by_side; ++n) {
@@ -308,73 +322,31 @@ device::KeyRange WholeSlots(device::KeyRange keys) {
 }
 
 // Scales of the keys inside; 0 outside.
-float FillWordScales(const BlockKeys& whole, device::KeyRange inside,
-                     const core::KvCacheView& cache, float* scales) {
-  std::fill(scales, scales + kDecodeBlock, 0.0f);
+void FillWordScales(const BlockKeys& whole, device::KeyRange inside, const core::KvCacheView& cache,
+                    float* scales) {
+  if (inside.end - inside.begin < kDecodeBlock) std::fill_n(scales, kDecodeBlock, 0.0f);
   const BlockKeys part = {whole.context, whole.rows, inside, {}};
-  return FillRowScales(part, cache, nullptr, scales + (inside.begin - whole.keys.begin));
-}
-
-// Lines of this head's share of the next block, as many as the block has itself and in order of
-// address, which hardware prefetchers follow: the whole tokens of a part of its keys where heads
-// lie side by side, else all keys of this head. The rest repeats a line that is there.
-void LocateLines(const BlockKeys& whole, const core::KvCacheView& cache, std::int64_t num_lines,
-                 const void** lines) {
-  constexpr std::int64_t kLineBytes = core::kInterleavedSlots * core::kInterleavedBytes;
-  const core::DecodeProblem& problem = whole.context.problem;
-  const core::DecodeTask& task = whole.rows.task;
-  const bool by_token = cache.rows.head_stride_elems < cache.rows.row_stride_elems;
-  const std::int64_t own_head = task.kv_head;
-  const std::int64_t first_head = by_token ? own_head - whole.share : own_head;
-  const std::int64_t num_heads = by_token ? whole.num_shares : 1;
-  const std::int64_t count = whole.next.end - whole.next.begin;
-  const std::int64_t first = by_token ? count * whole.share / whole.num_shares : 0;
-  const std::int64_t end = by_token ? count * (whole.share + 1) / whole.num_shares : count;
-  const core::BlockTableView& table = problem.attention.block_table;
-  const std::int64_t row_stride_bytes = cache.rows.row_stride_elems;  // of int8
-  const std::int64_t token_bytes = num_heads * cache.payload_elems;
-  const bool are_heads_adjacent =
-      num_heads == 1 || cache.rows.head_stride_elems == cache.payload_elems;
-  const auto fill = [&](const std::uint8_t* bytes, std::int64_t line, std::int64_t num_bytes) {
-    const std::int64_t end_line =
-        std::min(num_lines, line + (num_bytes + kLineBytes - 1) / kLineBytes);
-    for (std::int64_t n = line; n < end_line; ++n) lines[n] = bytes + (n - line) * kLineBytes;
-    return end_line;
-  };
-  std::int64_t line = 0;
-  for (std::int64_t key = first; key < end && line < num_lines;) {
-    const core::KvSlot at = problem.SlotOf(whole.rows.sequence, task.batch, whole.next.begin + key);
-    std::int64_t run = end - key;
-    if (table.present()) run = std::min(run, table.page_slots - at.slot);
-    const std::uint8_t* row = cache.RowBytes(at, first_head);
-    key += run;
-    if (are_heads_adjacent && token_bytes == row_stride_bytes) {
-      line = fill(row, line, run * token_bytes);
-      continue;
-    }
-    for (std::int64_t n = 0; n < run; ++n, row += row_stride_bytes) {
-      for (std::int64_t head = 0; head < num_heads; ++head) {
-        line = fill(row + head * cache.rows.head_stride_elems, line, cache.payload_elems);
-      }
-    }
-  }
-  const void* there = cache.RowBytes(whole.SlotAt(0), own_head);
-  for (; line < num_lines; ++line) lines[line] = there;
+  FillRowScales(part, cache, nullptr, scales + (inside.begin - whole.keys.begin));
 }
 
 using BlockAddresses = const std::uint8_t * [kDecodeBlock / core::kInterleavedSlots];
 
-InterleavedBlocks FindBlocks(const BlockKeys& whole, const core::KvCacheView& cache,
-                             const std::int64_t* offsets, const DecodeScratch& scratch,
+InterleavedBlocks FindBlocks(const BlockKeys& whole, RowKind kind, const DecodeScratch& scratch,
                              BlockAddresses& blocks) {
   constexpr int kSlots = core::kInterleavedSlots;
+  const bool is_keys = kind == RowKind::kKeys;
+  const core::KvCacheView& cache = is_keys ? whole.context.problem.k : whole.context.problem.v;
   const int num_blocks = whole.count() / kSlots;
   const std::int64_t num_steps = cache.payload_elems / core::kInterleavedBytes;
-  for (int n = 0; n < num_blocks; ++n) {
-    blocks[n] = cache.RowBytes(whole.SlotAt(n * kSlots), whole.rows.task.kv_head);
-  }
-  LocateLines(whole, cache, num_blocks * num_steps, scratch.ahead_lines);
-  return {blocks, scratch.ahead_lines, num_blocks, offsets, num_steps};
+  int block = 0;
+  ForRuns(whole, whole.keys, [&](core::KvSlot at, std::int64_t run) {
+    const std::uint8_t* row = cache.RowBytes(at, whole.rows.task.kv_head);
+    for (std::int64_t n = 0; n < run; n += kSlots)
+      blocks[block++] = row + n * RowStrideBytes(cache);
+  });
+  LocateLines(whole, kind, num_blocks * num_steps, scratch.ahead_lines);
+  return {blocks, scratch.ahead_lines, num_blocks,
+          is_keys ? scratch.key_offsets : scratch.value_offsets, num_steps};
 }
 
 void RunWordBlock(const BlockKeys& inside, const DecodeScratch& scratch) {
@@ -386,13 +358,17 @@ void RunWordBlock(const BlockKeys& inside, const DecodeScratch& scratch) {
   kernel.word_scores({.q_words = scratch.q_words,
                       .q_scales = scratch.q_scales,
                       .num_rows = whole.rows.num_rows,
-                      .keys = FindBlocks(whole, problem.k, scratch.key_offsets, scratch, blocks),
+                      .keys = FindBlocks(whole, RowKind::kKeys, scratch, blocks),
                       .scores = scratch.scores});
+  PrefetchScales(whole, problem.k);
+  PrefetchScales(whole, problem.v);
   FillWordScales(whole, inside.keys, problem.k, scratch.key_scales);
-  const float largest = FillWordScales(whole, inside.keys, problem.v, scratch.value_scales);
+  FillWordScales(whole, inside.keys, problem.v, scratch.value_scales);
+  const float largest = LargestScale(scratch.value_scales);
   std::array<WordSoftmaxArgs, kDecodeRows> softmax;
+  SoftmaxRows rows(whole, scratch);
   for (int row = 0; row < whole.rows.num_rows; ++row) {
-    softmax[static_cast<std::size_t>(row)] = {SoftmaxOfRow(whole, row, scratch), largest,
+    softmax[static_cast<std::size_t>(row)] = {rows.At(row), largest,
                                               scratch.words + row * kWordsPerRow, 0.0f};
   }
   kernel.word_softmax(softmax.data(), whole.rows.num_rows);
@@ -401,14 +377,13 @@ void RunWordBlock(const BlockKeys& inside, const DecodeScratch& scratch) {
     TakeState(args.row, row, scratch);
     scratch.word_scales[row] = args.word_scale;
   }
-  kernel.word_values(
-      {.words = scratch.words,
-       .word_scales = scratch.word_scales,
-       .num_rows = whole.rows.num_rows,
-       .values = FindBlocks(whole, problem.v, scratch.value_offsets, scratch, blocks),
-       .rescale = scratch.rescale,
-       .o = scratch.o,
-       .o_stride_elems = scratch.o_stride_elems});
+  kernel.word_values({.words = scratch.words,
+                      .word_scales = scratch.word_scales,
+                      .num_rows = whole.rows.num_rows,
+                      .values = FindBlocks(whole, RowKind::kValues, scratch, blocks),
+                      .rescale = scratch.rescale,
+                      .o = scratch.o,
+                      .o_stride_elems = scratch.o_stride_elems});
 }
 
 // The words of four elements in the form that the kernel wants.

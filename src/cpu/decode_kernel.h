@@ -103,7 +103,7 @@ struct DecodeSoftmaxArgs {
 };
 
 // The same with weights as 16-bit integers for interleaved values, relative to the maximum of the
-// block: weight = word * word_scale.
+// block: weight = word * word_scale. Rows taken together share value_scales and the largest.
 struct WordSoftmaxArgs {
   DecodeSoftmaxArgs row;
   float largest_value_scale;  // of the block; NaN spoils the row

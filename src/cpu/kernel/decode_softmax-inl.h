@@ -22,6 +22,25 @@ HEED_ALWAYS_INLINE inline typename Isa::Vec Positions(int first) {
   return Isa::Add(Isa::LoadUnaligned(kCount), Isa::Set(static_cast<float>(first)));
 }
 
+// scores *= scale and the scales of the keys; returns the maximum. No field is looked at again for
+// every vector, which the compiler has to where it stores floats.
+template <class Isa>
+HEED_ALWAYS_INLINE inline float ScaleScores(const DecodeSoftmaxArgs& args,
+                                            typename Isa::Vec scale) {
+  float* const scores = args.scores;
+  const float* const key_scales = args.key_scales;
+  const int num_keys = PaddedKeys<Isa>(args);
+  auto max = Isa::Set(kNoScore);
+  for (int key = 0; key < num_keys; key += Isa::kLanes) {
+    auto score = Isa::LoadUnaligned(scores + key);
+    if (key_scales != nullptr) score = Isa::Mul(score, Isa::LoadUnaligned(key_scales + key));
+    score = Isa::Mul(score, scale);
+    max = Isa::Max(score, max);
+    Isa::StoreUnaligned(scores + key, score);
+  }
+  return Isa::HorizontalMax(max);
+}
+
 // Raw products to scores in log2 units, hidden keys at -inf; returns the maximum.
 template <class Isa>
 HEED_ALWAYS_INLINE inline float FinishScores(const DecodeSoftmaxArgs& args) {
@@ -33,6 +52,7 @@ HEED_ALWAYS_INLINE inline float FinishScores(const DecodeSoftmaxArgs& args) {
   const auto end = Isa::Set(static_cast<float>(args.visible_end));
   // Padding past the keys is hidden too.
   const bool hides = args.visible_begin > 0 || args.visible_end < PaddedKeys<Isa>(args);
+  if (!has_terms && !hides) return ScaleScores<Isa>(args, scale);
   auto max = hidden;
   for (int key = 0; key < PaddedKeys<Isa>(args); key += Isa::kLanes) {
     auto score = Isa::LoadUnaligned(args.scores + key);
@@ -62,23 +82,25 @@ HEED_ALWAYS_INLINE inline float FinishScores(const DecodeSoftmaxArgs& args) {
   return Isa::HorizontalMax(max);
 }
 
-// scores[key] = 2^(score - reference); returns their sum.
-template <class Isa>
-HEED_ALWAYS_INLINE inline float Exponentiate(const DecodeSoftmaxArgs& args, float reference) {
+// store(key, 2^(score - reference)) for every vector of keys; returns their sum.
+template <class Isa, class Store>
+HEED_ALWAYS_INLINE inline float Exponentiate(const DecodeSoftmaxArgs& args, float reference,
+                                             Store store) {
   constexpr int kStep = 4;
   const auto shift = Isa::Set(reference);
   auto sum = Isa::Set(0.0f);
+  const float* const scores = args.scores;
   const int num_vectors = PaddedKeys<Isa>(args) / Isa::kLanes;
   ForRowGroups<kStep>(0, num_vectors, [&](auto count, std::int64_t first) HEED_ALWAYS_INLINE {
-    float* scores = args.scores + first * Isa::kLanes;
+    const auto key = static_cast<int>(first) * Isa::kLanes;
     typename Isa::Vec t[count.value];
     Unroll<count.value>([&](auto i) HEED_ALWAYS_INLINE {
-      t[i.value] = Isa::Sub(Isa::LoadUnaligned(scores + i.value * Isa::kLanes), shift);
+      t[i.value] = Isa::Sub(Isa::LoadUnaligned(scores + key + i.value * Isa::kLanes), shift);
     });
     Exp2InStep<Isa>(t);
     Unroll<count.value>([&](auto i) HEED_ALWAYS_INLINE {
       sum = Isa::Add(sum, t[i.value]);
-      Isa::StoreUnaligned(scores + i.value * Isa::kLanes, t[i.value]);
+      store(key + i.value * Isa::kLanes, t[i.value]);
     });
   });
   return Isa::HorizontalSum(sum);
@@ -126,7 +148,10 @@ void DecodeSoftmax(DecodeSoftmaxArgs* rows, int num_rows) {
   ForRowsWithMaxima<Isa>(
       rows, num_rows, itself, [](DecodeSoftmaxArgs& args, float block_max) HEED_ALWAYS_INLINE {
         const float max = block_max > args.max_log2 ? block_max : args.max_log2;
-        const float block_sum = Exponentiate<Isa>(args, Finite(max));
+        float* const scores = args.scores;
+        const auto store = [scores](int key, typename Isa::Vec weight)
+                               HEED_ALWAYS_INLINE { Isa::StoreUnaligned(scores + key, weight); };
+        const float block_sum = Exponentiate<Isa>(args, Finite(max), store);
         args.rescale = max == args.max_log2 ? 1.0f : ScalarExp2<Isa>(args.max_log2, max);
         args.sum = args.rescale * args.sum + block_sum;
         args.max_log2 = max;

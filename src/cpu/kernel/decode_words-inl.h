@@ -83,35 +83,40 @@ void WordScores(const WordScoresArgs& args) {
 }
 
 // Weights relative to the maximum of the block: none of its words is lost to a far larger one of
-// another block.
+// another block. to_words: what a weight of each key is multiplied with.
 template <class Isa>
-HEED_ALWAYS_INLINE inline void FinishWordRow(WordSoftmaxArgs& args, float block_max) {
+HEED_ALWAYS_INLINE inline void FinishWordRow(WordSoftmaxArgs& args, float block_max,
+                                             const float* to_words) {
   DecodeSoftmaxArgs& row = args.row;
   const float max = block_max > row.max_log2 ? block_max : row.max_log2;
-  const float block_sum = Exponentiate<Isa>(row, Finite(block_max));
+  std::int16_t* const words = args.words;
+  const auto store = [words, to_words](int key, typename Isa::Vec weight) HEED_ALWAYS_INLINE {
+    const auto word = Isa::ToNearestInt(Isa::Mul(weight, Isa::LoadUnaligned(to_words + key)));
+    Isa::StoreFactors(words + key * 4, word);
+  };
+  const float block_sum = Exponentiate<Isa>(row, Finite(block_max), store);
   const float factor = block_max == max ? 1.0f : ScalarExp2<Isa>(block_max, max);
   row.rescale = max == row.max_log2 ? 1.0f : ScalarExp2<Isa>(row.max_log2, max);
   row.sum = row.rescale * row.sum + factor * block_sum;
   row.max_log2 = max;
-
-  const float largest = args.largest_value_scale;
-  const auto to_word = Isa::Set(largest > 0.0f ? kWordLimit / largest : 0.0f);
-  for (int key = 0; key < row.num_keys; key += Isa::kLanes) {
-    const auto scale = Isa::Mul(Isa::LoadUnaligned(row.value_scales + key), to_word);
-    const auto word = Isa::ToNearestInt(Isa::Mul(Isa::LoadUnaligned(row.scores + key), scale));
-    Isa::StoreFactors(args.words + key / Isa::kLanes * 4 * Isa::kLanes, word);
-  }
-  args.word_scale = largest / kWordLimit * factor;
+  args.word_scale = args.largest_value_scale / kWordLimit * factor;
 }
 
 template <class Isa>
 void WordSoftmax(WordSoftmaxArgs* rows, int num_rows) {
+  alignas(64) float to_words[kDecodeBlock];
+  const float largest = rows[0].largest_value_scale;
+  const auto per_scale = Isa::Set(largest > 0.0f ? kWordLimit / largest : 0.0f);
+  for (int key = 0; key < rows[0].row.num_keys; key += Isa::kLanes) {
+    const auto scale = Isa::LoadUnaligned(rows[0].row.value_scales + key);
+    Isa::StoreUnaligned(to_words + key, Isa::Mul(scale, per_scale));
+  }
   const auto scores_of = [](const WordSoftmaxArgs& args) -> const DecodeSoftmaxArgs& {
     return args.row;
   };
   ForRowsWithMaxima<Isa>(rows, num_rows, scores_of,
-                         [](WordSoftmaxArgs& args, float block_max)
-                             HEED_ALWAYS_INLINE { FinishWordRow<Isa>(args, block_max); });
+                         [&](WordSoftmaxArgs& args, float block_max)
+                             HEED_ALWAYS_INLINE { FinishWordRow<Isa>(args, block_max, to_words); });
 }
 
 // sums[row][n] += weights * the 4-byte groups of step first_step + n, over all keys. Asks for the
