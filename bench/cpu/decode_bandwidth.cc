@@ -2,7 +2,7 @@
 // per second, and their fraction of the read bandwidth. Slices alternate: read, decode, read, ...;
 // a fraction is that of a decode slice over the mean of the reads around it.
 //
-// usage: decode_bandwidth [--threads N] [--rounds N] [--megabytes N] [--case TEXT]
+// usage: decode_bandwidth [--threads N] [--rounds N] [--megabytes N] [--case TEXT] [--group N]
 // One JSON object a line. 8 KV heads, D = 128, one new token, caches as large as asked for.
 #include <algorithm>
 #include <chrono>
@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -52,6 +53,7 @@ struct Options {
   int rounds = 7;
   std::int64_t megabytes = 512;  // of keys and values together
   std::string only;
+  std::int64_t group = 0;  // 0 = 1, 4 and 8
 };
 
 class Tensor {
@@ -97,7 +99,7 @@ std::uint64_t ReadAll(const std::uint8_t* begin, const std::uint8_t* end) {
 }
 
 // Bytes per second of `threads` threads that each read a contiguous part.
-double ReadBandwidth(const std::vector<std::uint8_t>& memory, int threads) {
+double ReadBandwidth(std::span<const std::uint8_t> memory, int threads) {
   const std::size_t part_bytes = memory.size() / static_cast<std::size_t>(threads) / 128 * 128;
   std::vector<std::uint64_t> sums(static_cast<std::size_t>(threads) * 16);
   std::vector<double> begins(static_cast<std::size_t>(threads)), ends(begins.size());
@@ -136,7 +138,7 @@ struct Run {
   std::int64_t batch, group;
 };
 
-void Measure(const Run& run, const Options& options, std::vector<std::uint8_t>& memory) {
+void Measure(const Run& run, const Options& options, std::span<std::uint8_t> memory) {
   const Case& of = run.of;
   const bool is_plain = of.format == HEED_KV_PLAIN;
   const std::int64_t elems = is_plain ? kDim : of.row_bytes;
@@ -228,14 +230,21 @@ int main(int argc, char** argv) {
     if (name == "--rounds") options.rounds = std::atoi(argv[i + 1]);
     if (name == "--megabytes") options.megabytes = std::atoll(argv[i + 1]);
     if (name == "--case") options.only = argv[i + 1];
+    if (name == "--group") options.group = std::atoll(argv[i + 1]);
   }
   if (options.threads < 1 || options.rounds < 1 || options.megabytes < 16 || argc % 2 == 0) {
     std::fprintf(stderr,
                  "usage: decode_bandwidth [--threads N] [--rounds N] [--megabytes N >= 16] "
-                 "[--case TEXT]\n");
+                 "[--case TEXT] [--group N]\n");
     return 2;
   }
-  std::vector<std::uint8_t> memory(static_cast<std::size_t>(options.megabytes) << 20);
+  // Aligned as frameworks align tensors: rows at odd addresses would take two lines for one.
+  constexpr std::size_t kPageBytes = 4096;
+  const std::size_t num_bytes = static_cast<std::size_t>(options.megabytes) << 20;
+  std::vector<std::uint8_t> allocated(num_bytes + kPageBytes);
+  const auto address = reinterpret_cast<std::uintptr_t>(allocated.data());
+  const std::span<std::uint8_t> memory{
+      allocated.data() + (kPageBytes - address % kPageBytes) % kPageBytes, num_bytes};
   // Bytes that are small numbers in every format, so that nothing overflows.
   for (std::size_t i = 0; i < memory.size(); ++i) {
     memory[i] = static_cast<std::uint8_t>((i * 0x9E3779B97F4A7C15ull >> 40) & 0x3F);
@@ -243,7 +252,10 @@ int main(int argc, char** argv) {
   for (const Case& of : kCases) {
     if (!options.only.empty() && options.only != of.name) continue;
     for (const std::int64_t batch : {1, 4}) {
-      for (const std::int64_t group : {1, 4, 8}) Measure({of, batch, group}, options, memory);
+      for (const std::int64_t group : {1, 4, 8}) {
+        if (options.group == 0 || options.group == group)
+          Measure({of, batch, group}, options, memory);
+      }
     }
   }
   return 0;

@@ -136,8 +136,8 @@ TEST(BenchPreset, DecodeHasABarForEveryGroupAndOrderOfMemory) {
   options.bench.preset = "cpu-decode";
   const std::vector<BenchCase> cases = PresetCases(options);
   ASSERT_EQ(cases.size(), 6u);
-  EXPECT_TRUE(cases[0].name.starts_with("decode.kv8.bf16.q1.kv262144.h8.d128.t")) << cases[0].name;
-  EXPECT_TRUE(cases[5].name.starts_with("decode.kv8.bf16.q1.kv262144.h64x8.d128.bhsd.t"))
+  EXPECT_TRUE(cases[0].name.starts_with("decode.kv8.bf16.q1.kv655360.h8.d128.t")) << cases[0].name;
+  EXPECT_TRUE(cases[5].name.starts_with("decode.kv8.bf16.q1.kv655360.h64x8.d128.bhsd.t"))
       << cases[5].name;
   for (const BenchCase& bench_case : cases) {
     ASSERT_TRUE(bench_case.bar.has_value());

@@ -27,17 +27,29 @@ struct Source {
   Fill fill;
 };
 
+// Drawing costs more than reading: past so many numbers a tensor repeats itself.
+constexpr std::int64_t kMostDrawn = std::int64_t{1} << 26;
+
+void RepeatFrom(std::int64_t first_elem, Tensor* tensor) {
+  const std::size_t period = static_cast<std::size_t>(first_elem) * ElementBytes(tensor->type);
+  for (std::size_t at = period; at < tensor->bytes.size(); at += period) {
+    std::copy_n(tensor->bytes.data(), std::min(period, tensor->bytes.size() - at),
+                tensor->bytes.data() + at);
+  }
+}
+
 Tensor DrawNormal(Source* source, ElementType type, Shape shape) {
   if (source->fill == Fill::kShapesOnly) return Tensor{type, std::move(shape), {}};
   Random* random = &source->random;
   Tensor tensor = MakeTensor(type, std::move(shape));
-  const std::int64_t count = tensor.NumElements();
+  const std::int64_t count = std::min(tensor.NumElements(), kMostDrawn);
   if (type == ElementType::kF32) {  // the common type, without the dispatch of StoreElement
     float* data = tensor.data<float>();
     for (std::int64_t i = 0; i < count; ++i) data[i] = static_cast<float>(random->NearNormal());
-    return tensor;
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) StoreElement(&tensor, i, random->NearNormal());
   }
-  for (std::int64_t i = 0; i < count; ++i) StoreElement(&tensor, i, random->NearNormal());
+  if (count < tensor.NumElements()) RepeatFrom(count, &tensor);
   return tensor;
 }
 
