@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <functional>
-#include <memory>
 #include <thread>
 #include <vector>
 
@@ -126,25 +126,35 @@ double MeasureOpsPerSecond(const RoofLoop& roof, int num_threads, double seconds
   });
 }
 
-double MeasureReadBytesPerSecond(std::size_t bytes_per_thread, int num_threads, double seconds,
-                                 Clock clock) {
-  return SumOverThreads(num_threads, [&](int) {
-    const std::size_t num_words =
-        std::max<std::size_t>(bytes_per_thread / sizeof(std::uint64_t), 1);
-    const auto words = std::make_unique<std::uint64_t[]>(num_words);
-    return RepeatFor(seconds, clock, static_cast<double>(num_words * sizeof(std::uint64_t)), [&] {
-      std::uint64_t sum = 0;
-      // A page ahead, where hardware prefetchers stop.
-      constexpr std::size_t kLineWords = 8, kAheadWords = 512;
-      std::size_t i = 0;
-      for (; i + kLineWords <= num_words; i += kLineWords) {
-        __builtin_prefetch(words.get() + i + kAheadWords, 0, 2);
-        for (std::size_t n = 0; n < kLineWords; ++n) sum += words[i + n];
+double MeasureReadBytesPerSecond(std::span<const std::span<const std::uint8_t>> pieces,
+                                 int num_threads, Clock clock) {
+  constexpr std::size_t kLineBytes = 64, kAheadBytes = 4096;
+  const auto count = static_cast<std::size_t>(num_threads);
+  std::vector<double> starts(count), ends(count);
+  const double num_bytes = SumOverThreads(num_threads, [&](int number) {
+    const auto thread = static_cast<std::size_t>(number);
+    double bytes_read = 0.0;
+    std::uint64_t sum = 0;
+    starts[thread] = Now(clock);
+    for (const std::span<const std::uint8_t> piece : pieces) {
+      const std::size_t num_lines = piece.size() / kLineBytes;
+      const std::uint8_t* line = piece.data() + num_lines * thread / count * kLineBytes;
+      const std::uint8_t* const end = piece.data() + num_lines * (thread + 1) / count * kLineBytes;
+      bytes_read += static_cast<double>(end - line);
+      for (; line < end; line += kLineBytes) {
+        // A page ahead, where hardware prefetchers stop.
+        __builtin_prefetch(line + kAheadBytes, 0, 2);
+        std::uint64_t words[kLineBytes / sizeof(std::uint64_t)];
+        std::memcpy(words, line, sizeof(words));
+        for (const std::uint64_t word : words) sum += word;
       }
-      for (; i < num_words; ++i) sum += words[i];
-      asm volatile("" : : "r"(sum) : "memory");
-    });
+    }
+    asm volatile("" : : "r"(sum) : "memory");
+    ends[thread] = Now(clock);
+    return bytes_read;
   });
+  return num_bytes / (*std::max_element(ends.begin(), ends.end()) -
+                      *std::min_element(starts.begin(), starts.end()));
 }
 
 double MeasureClockHz(double seconds) {

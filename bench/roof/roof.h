@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace heed::bench {
 
@@ -43,10 +44,11 @@ enum class Clock : std::uint8_t { kWall, kThreadCpu };
 // Sum over num_threads threads that run at the same time for about `seconds`, the caller being one.
 double MeasureOpsPerSecond(const RoofLoop& roof, int num_threads, double seconds, Clock clock);
 
-// Sequential reads of one private buffer per thread. Choose bytes_per_thread well above the last
-// cache level for memory bandwidth, or below a level for that level's.
-double MeasureReadBytesPerSecond(std::size_t bytes_per_thread, int num_threads, double seconds,
-                                 Clock clock);
+// Every byte of the pieces once, each thread a contiguous part of every piece, from the first start
+// to the last end. What the call under test reads is to be read here too: other memory may lie in a
+// cache. Requires: the wall's clock for more than one thread.
+double MeasureReadBytesPerSecond(std::span<const std::span<const std::uint8_t>> pieces,
+                                 int num_threads, Clock clock);
 
 // Core clock under load, from a chain of dependent multiplications of known latency; 0 where there
 // is no loop.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "bench/roof/roof.h"
 #include "measure_plain.h"
@@ -139,9 +140,9 @@ class PairedTimer {
   }
 
   double ReadBandwidth() const {
-    const auto threads = static_cast<std::size_t>(bench_case_.num_threads);
-    return bench::MeasureReadBytesPerSecond(call_.cache_bytes() / threads, bench_case_.num_threads,
-                                            roof_seconds_, clock_);
+    const std::span<const std::uint8_t> caches[] = {call_.inputs()[Operand::kK]->bytes,
+                                                    call_.inputs()[Operand::kV]->bytes};
+    return bench::MeasureReadBytesPerSecond(caches, bench_case_.num_threads, clock_);
   }
 
   // Work seconds of one run.
