@@ -1,6 +1,7 @@
-// webgpu_wall [L [ROUNDS [CALLS]]]: what whole calls take by the wall clock, on tensors of the host
-// and on ones in the caller's own buffers, beside the time that moving the same bytes to the device
-// and back takes. CALLS: before one wait. JSON on stdout. Run by hand (docs/kernels/webgpu.md).
+// webgpu_wall [L [ROUNDS [CALLS [OP]]]]: what whole calls take by the wall clock, on tensors of the
+// host and on ones in the caller's own buffers, beside the time that moving the same bytes to the
+// device and back takes. CALLS: before one wait. OP: forward, decode or backward alone. JSON on
+// stdout. Run by hand (docs/kernels/webgpu.md).
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -331,12 +332,14 @@ int main(int argc, char** argv) {
   const heed::test::Gpu gpu;
   const heed_device_t device = gpu.Open();
   std::printf("{\"adapter\": \"%s\", \"rounds\": %d, \"results\": [\n", gpu.name().c_str(), rounds);
+  const std::string op = argc > 4 ? argv[4] : "";
   for (const bool is_half : {false, true}) {
     for (const std::int64_t dim : {64, 128}) {
+      if (!op.empty() && op != "forward") continue;
       heed::test::MeasureForward(gpu, device, len, dim, is_half, rounds);
     }
   }
-  heed::test::MeasureDecode(gpu, device, len, rounds);
-  heed::test::MeasureBackward(gpu, device, len, 64, rounds);
+  if (op.empty() || op == "decode") heed::test::MeasureDecode(gpu, device, len, rounds);
+  if (op.empty() || op == "backward") heed::test::MeasureBackward(gpu, device, len, 64, rounds);
   std::printf("\n]}\n");
 }
