@@ -65,8 +65,9 @@ std::string InfoText() {
   }
   const webgpu::AdapterSummary adapter = webgpu::DescribeAdapter();
   if (!adapter.name.empty()) {
-    text += Format("  webgpu:0   %s, %s%s, %s\n", adapter.name.c_str(), adapter.backend.c_str(),
-                   adapter.is_software ? " in software" : "", adapter.library.c_str());
+    text += Format("  webgpu:0   %s, %s%s, %s, features: %s\n", adapter.name.c_str(),
+                   adapter.backend.c_str(), adapter.is_software ? " in software" : "",
+                   adapter.library.c_str(), adapter.features.c_str());
   }
   text += Format("\ncpu: %s, %d usable cores\n", core::os::CpuModelName().c_str(),
                  core::os::NumUsableCores());
@@ -133,9 +134,12 @@ std::string CudaDevicesJson() {
 std::string WebgpuAdapterJson() {
   const webgpu::AdapterSummary adapter = webgpu::DescribeAdapter();
   if (adapter.name.empty()) return "null";
-  return Format("{\"name\": %s, \"backend\": %s, \"software\": %s, \"library\": %s}",
-                Quoted(adapter.name).c_str(), Quoted(adapter.backend).c_str(),
-                adapter.is_software ? "true" : "false", Quoted(adapter.library).c_str());
+  return Format(
+      "{\"name\": %s, \"backend\": %s, \"software\": %s, \"library\": %s, "
+      "\"features\": %s}",
+      Quoted(adapter.name).c_str(), Quoted(adapter.backend).c_str(),
+      adapter.is_software ? "true" : "false", Quoted(adapter.library).c_str(),
+      Quoted(adapter.features).c_str());
 }
 
 std::string InfoJson() {

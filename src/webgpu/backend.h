@@ -13,8 +13,8 @@
 namespace heed::webgpu {
 
 // Opens the library and an adapter the first time; why_unavailable says what is missing.
-// Errors: HEED_INVALID_ARGUMENT when HEED_WEBGPU_MAX_BINDING_BYTES is no legal number, or
-// exec.device is no open device.
+// Errors: HEED_INVALID_ARGUMENT when HEED_WEBGPU_MAX_BINDING_BYTES or HEED_WEBGPU_FEATURES is no
+// legal value, or exec.device is no open device.
 core::Status ReadFacts(const core::ExecOptions& exec, core::WebgpuFacts* facts);
 
 class DirectBuffers;
@@ -43,9 +43,10 @@ class Device;
 core::Status FindDevice(heed_device_t of_tensors, std::shared_ptr<Device>* device);
 
 struct AdapterSummary {
-  std::string name;     // empty when the backend is not available
-  std::string backend;  // of the library: Vulkan, Metal or Direct3D 12
-  std::string library;  // "wgpu-native 29.0.1.1"
+  std::string name;      // empty when the backend is not available
+  std::string backend;   // of the library: Vulkan, Metal or Direct3D 12
+  std::string library;   // "wgpu-native 29.0.1.1"
+  std::string features;  // "wide, f16, subgroups": what shaders use beyond the core of WGSL
   bool is_software = false;
 };
 // What `heed info` shows; empty text = available.

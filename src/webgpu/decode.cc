@@ -111,6 +111,7 @@ Status Decode(const core::DecodeProblem& decode, const DirectBuffers* buffers, A
     for (const bool has_partials : {false, true}) {
       chunks.has_partials = has_partials;
       ForwardRun run(problem, chunks, keys, limits.max_binding_bytes, buffers);
+      HEED_RETURN_IF_ERROR(run.ChooseShader(device.get()));
       HEED_RETURN_IF_ERROR(run.Prepare(device.get()));
     }
     return {};
@@ -122,6 +123,7 @@ Status Decode(const core::DecodeProblem& decode, const DirectBuffers* buffers, A
   std::vector<float> queries = RotatedQueries(decode);
   problem.q.data = queries.data();
   ForwardRun run(problem, chunks, keys, limits.max_binding_bytes, buffers);
+  HEED_RETURN_IF_ERROR(run.ChooseShader(device.get()));
   for (std::int64_t batch = 0; batch < problem.shape.batch; ++batch) {
     HEED_RETURN_IF_ERROR(RunSequence(decode, batch, tasks.num_parts(batch), device.get(), &run));
   }

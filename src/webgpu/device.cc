@@ -64,18 +64,31 @@ Status Device::ChooseAdapter(AdapterHandle* chosen) {
   return webgpu::ChooseAdapter(*f_, instance_, wish, chosen, &adapter_);
 }
 
-Status Device::RequestDevice(AdapterHandle adapter) {
+std::string Device::RequestWith(AdapterHandle adapter, const std::vector<std::uint32_t>& features) {
   DeviceDescriptor descriptor;
   descriptor.lost.callback = &Device::OnLost;
   descriptor.lost.first = &error_;
   descriptor.uncaptured.callback = &Device::OnError;
   descriptor.uncaptured.first = &error_;
-  has_clock_ = f_->adapter_has_feature(adapter, kFeatureTimestampQuery) != 0;
-  descriptor.num_features = has_clock_ ? 1 : 0;
-  descriptor.features = &kFeatureTimestampQuery;
+  descriptor.num_features = features.size();
+  descriptor.features = features.data();
   std::string refusal = "no answer";
   f_->request_device(adapter, &descriptor,
                      {nullptr, kCallbackSpontaneous, &OnDevice, &device_, &refusal});
+  return device_ != nullptr ? std::string() : refusal;
+}
+
+// With what the adapter says that it has; should it not give that, with the clock alone.
+Status Device::RequestDevice(AdapterHandle adapter) {
+  has_clock_ = f_->adapter_has_feature(adapter, kFeatureTimestampQuery) != 0;
+  std::vector<std::uint32_t> plain;
+  if (has_clock_) plain.push_back(kFeatureTimestampQuery);
+  std::vector<std::uint32_t> features = plain;
+  for (const std::uint32_t feature : {kFeatureShaderF16, kFeatureSubgroups}) {
+    if (f_->adapter_has_feature(adapter, feature) != 0) features.push_back(feature);
+  }
+  std::string refusal = RequestWith(adapter, features);
+  if (device_ == nullptr && features.size() > plain.size()) refusal = RequestWith(adapter, plain);
   if (device_ == nullptr) {
     return {HEED_UNAVAILABLE,
             Format("adapter %s gave no device: %s", adapter_.name.c_str(), refusal.c_str())};

@@ -16,6 +16,7 @@
 #include "webgpu/adapter.h"
 #include "webgpu/buffer_pool.h"
 #include "webgpu/direct_buffers.h"
+#include "webgpu/features.h"
 #include "webgpu/library.h"
 #include "webgpu/row_copies.h"
 
@@ -100,6 +101,11 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   const Adapter& adapter() const { return adapter_; }
+  // Whether the device was opened with a kFeature... .
+  bool HasFeature(std::uint32_t feature) const {
+    return f_->device_has_feature(device_, feature) != 0;
+  }
+  FeatureState& feature_state() { return feature_state_; }
   // Compiles the shader unless that was done. One thread at a time compiles or runs.
   core::Status Prepare(const Shader& shader);
   // Runs to completion where an output has words; else what it does is submitted.
@@ -149,6 +155,8 @@ class Device {
   core::Status Open();
   core::Status ChooseAdapter(AdapterHandle* chosen);
   core::Status RequestDevice(AdapterHandle adapter);
+  // The reason why there is none with these features; empty = device_ is set.
+  std::string RequestWith(AdapterHandle adapter, const std::vector<std::uint32_t>& features);
   core::Status OpenClock();
   core::Status Probe();
 
@@ -221,6 +229,7 @@ class Device {
   QuerySetHandle clock_queries_ = nullptr;
   Buffer clock_, clock_read_back_;
   Buffer transfer_;  // of ReadRanges
+  FeatureState feature_state_;
 };
 
 }  // namespace heed::webgpu

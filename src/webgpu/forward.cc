@@ -17,6 +17,7 @@ Status Forward(const core::ForwardProblem& problem, const DirectBuffers* buffers
   HEED_RETURN_IF_ERROR(ChooseUnitChunks(problem, UnitPass::kForward, limits, &chunks));
   const KeyRows keys(problem);
   ForwardRun run(problem, chunks, keys, limits.max_binding_bytes, buffers);
+  HEED_RETURN_IF_ERROR(run.ChooseShader(device.get()));
   if (action == Action::kPrepare) return run.Prepare(device.get());
   HEED_RETURN_IF_ERROR(VisitHeads(problem, [&](const Unit& unit) {
     return run.RunKeys(device.get(), unit, {0, unit.sequence.kv_len});

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "webgpu/self_check.h"
 #include "webgpu/unit_walk.h"
 
 namespace heed::webgpu {
@@ -18,9 +19,16 @@ ForwardRun::ForwardRun(const core::ForwardProblem& problem, const UnitChunks& ch
       ends_{buffers, &problem.exec},
       output_(problem, chunks.has_partials) {
   StartSlice();
-  shader_ = ForwardShader(
-      {problem.o.dtype, slice_->columns(), chunks.has_partials ? Output::kPartial : Output::kStored,
-       keys.is_cache() ? ForwardUse::kDecode : ForwardUse::kForward, keys.storage()});
+  variant_ = {problem.o.dtype,
+              slice_->columns(),
+              chunks.has_partials ? Output::kPartial : Output::kStored,
+              keys.is_cache() ? ForwardUse::kDecode : ForwardUse::kForward,
+              keys.storage(),
+              {}};
+}
+
+Status ForwardRun::ChooseShader(Device* device) {
+  return ChooseForwardShader(device, variant_, &shader_);
 }
 
 void ForwardRun::StartSlice() {

@@ -17,6 +17,8 @@ class ForwardRun {
   ForwardRun(const core::ForwardProblem& problem, const UnitChunks& chunks, const KeyRows& keys,
              std::uint64_t max_binding_bytes, const DirectBuffers* buffers);
 
+  // The shader with features that the device has, checked. First of all.
+  core::Status ChooseShader(Device* device);
   core::Status Prepare(Device* device) { return device->Prepare(shader_); }
   // All queries of a unit from VisitHeads against some of its sequence's keys; [0, 0) without keys.
   core::Status RunKeys(Device* device, const Unit& unit, device::KeyRange keys);
@@ -37,6 +39,7 @@ class ForwardRun {
   // Results of whole rows, kept until every dispatch has run.
   std::vector<std::unique_ptr<ForwardSlice>> done_;
   ForwardOutput output_;
+  ForwardVariant variant_;
   Shader shader_;
 };
 

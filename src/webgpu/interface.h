@@ -50,7 +50,8 @@ inline constexpr std::uint32_t kCallbackSpontaneous = 3;
 inline constexpr std::uint32_t kStatusSuccess = 1;  // of every asynchronous request
 inline constexpr std::uint32_t kErrorNone = 1, kErrorOutOfMemory = 3;
 inline constexpr std::uint32_t kFilterValidation = 1, kFilterOutOfMemory = 2;  // of error scopes
-inline constexpr std::uint32_t kFeatureTimestampQuery = 9;
+inline constexpr std::uint32_t kFeatureTimestampQuery = 9, kFeatureShaderF16 = 11;
+inline constexpr std::uint32_t kFeatureSubgroups = 0x00030021;  // of wgpu-native
 inline constexpr std::uint32_t kQueryTimestamp = 2;
 inline constexpr std::uint32_t kShaderSourceWgsl = 2;
 inline constexpr std::uint64_t kUsageMapRead = 0x1, kUsageMapWrite = 0x2, kUsageCopySource = 0x4,
@@ -231,6 +232,8 @@ struct Functions {
   std::uint64_t (*buffer_size)(BufferHandle);
   std::uint64_t (*buffer_usage)(BufferHandle);
   ShaderHandle (*create_shader)(DeviceHandle, const ShaderDescriptor*);
+  ShaderHandle (*create_shader_trusted)(DeviceHandle, const ShaderDescriptor*,
+                                        std::uint64_t runtime_checks);
   void (*release_shader)(ShaderHandle);
   PipelineHandle (*create_pipeline)(DeviceHandle, const PipelineDescriptor*);
   void (*release_pipeline)(PipelineHandle);

@@ -55,6 +55,7 @@ const char* BindAll(const FindFunction& find, Functions* f) {
       SymbolFor("wgpuBufferGetSize", &f->buffer_size),
       SymbolFor("wgpuBufferGetUsage", &f->buffer_usage),
       SymbolFor("wgpuDeviceCreateShaderModule", &f->create_shader),
+      SymbolFor("wgpuDeviceCreateShaderModuleTrusted", &f->create_shader_trusted),
       SymbolFor("wgpuShaderModuleRelease", &f->release_shader),
       SymbolFor("wgpuDeviceCreateComputePipeline", &f->create_pipeline),
       SymbolFor("wgpuComputePipelineRelease", &f->release_pipeline),

@@ -33,6 +33,8 @@ std::string SharedConstants() {
   return text;
 }
 
+constexpr const char* kEnableF16 = "enable_f16";
+
 const char* KeysFile(KeyStorage keys) {
   switch (keys) {
     case KeyStorage::kFp32:
@@ -45,15 +47,30 @@ const char* KeysFile(KeyStorage keys) {
   return "keys_stored";
 }
 
+// Sets of features that a forward shader without a cache may be compiled for, but none.
+std::vector<Features> WideFeatures(core::DType dtype, std::uint32_t columns) {
+  std::vector<Features> sets;
+  if (columns > kMaxWideColumns) return sets;
+  for (const bool has_f16 : {false, true}) {
+    if (has_f16 && dtype != core::DType::kF16) continue;
+    for (const bool has_subgroups : {false, true}) sets.push_back({true, has_f16, has_subgroups});
+  }
+  return sets;
+}
+
 }  // namespace
 
 std::string ShaderText(const std::vector<std::string>& files,
                        std::initializer_list<ShaderConstant> constants) {
-  std::string text = SharedConstants();
+  std::string text;
+  if (files.front() == kEnableF16) text += FindText(kEnableF16);
+  text += SharedConstants();
   for (const ShaderConstant& constant : constants) {
     text += core::Format("const %s: u32 = %uu;\n", constant.name, constant.value);
   }
-  for (const std::string& file : files) text += FindText(file);
+  for (const std::string& file : files) {
+    if (file != kEnableF16) text += FindText(file);
+  }
   return text;
 }
 
@@ -61,25 +78,49 @@ Shader ForwardShader(const ForwardVariant& variant) {
   const char* dtype = core::DTypeName(variant.dtype);
   const bool is_partial = variant.output == Output::kPartial;
   const bool is_decode = variant.use == ForwardUse::kDecode;
+  const Features& features = variant.features;
   const std::string keys = KeysFile(variant.keys);
-  return {
-      core::Format("%s.%s.%s.c%u%s", is_decode ? "decode" : "forward", dtype, keys.c_str(),
-                   variant.columns, is_partial ? ".partial" : ""),
-      ShaderText(
-          {std::string("storage_") + dtype, is_decode ? "queries_fp32" : "queries_stored", keys,
-           is_partial ? "output_partial" : "output_stored", "math", "unit", "dropout", "forward"},
-          {{"COLUMNS", variant.columns},
-           {"TILE_ROWS", static_cast<std::uint32_t>(is_decode ? kDecodeTileRows : kTileRows)}}),
-      "forward"};
+  std::string label = core::Format("%s.%s.%s.c%u%s", is_decode ? "decode" : "forward", dtype,
+                                   keys.c_str(), variant.columns, is_partial ? ".partial" : "");
+  std::vector<std::string> files = {std::string("storage_") + dtype,
+                                    is_decode ? "queries_fp32" : "queries_stored",
+                                    keys,
+                                    is_partial ? "output_partial" : "output_stored",
+                                    "math",
+                                    "unit",
+                                    "dropout",
+                                    "scores"};
+  if (!features.has_wide_tiles) {
+    files.insert(files.end(), {"tile", "forward"});
+    return {label,
+            ShaderText(files, {{"COLUMNS", variant.columns},
+                               {"TILE_ROWS", static_cast<std::uint32_t>(is_decode ? kDecodeTileRows
+                                                                                  : kTileRows)}}),
+            "forward"};
+  }
+  label += ".wide";
+  if (features.has_f16) {
+    label += ".f16";
+    files.insert(files.begin(), kEnableF16);
+  }
+  if (features.has_subgroups) label += ".subgroups";
+  files.insert(files.end(),
+               {features.has_f16 ? "staged_fp16" : "staged_fp32",
+                features.has_subgroups ? "rows_subgroups" : "rows_shared", "forward_wide"});
+  // 16384 bytes of workgroup memory, a quarter of them for exchanged numbers beside staged halves.
+  const std::uint32_t staged_vectors = features.has_f16 && features.has_subgroups ? 2048 : 1024;
+  return {label,
+          ShaderText(files, {{"COLUMNS", variant.columns}, {"STAGED_VECTORS", staged_vectors}}),
+          "forward"};
 }
 
 Shader BackwardShader(core::DType dtype, std::uint32_t columns) {
   const std::string storage = std::string("storage_") + core::DTypeName(dtype);
-  return {
-      core::Format("backward.%s.c%u", core::DTypeName(dtype), columns),
-      ShaderText({storage, "queries_stored", "keys_stored", "math", "unit", "dropout", "backward"},
-                 {{"COLUMNS", columns}, {"TILE_ROWS", kTileRows}}),
-      "backward"};
+  return {core::Format("backward.%s.c%u", core::DTypeName(dtype), columns),
+          ShaderText({storage, "queries_stored", "keys_stored", "math", "unit", "dropout", "tile",
+                      "backward"},
+                     {{"COLUMNS", columns}, {"TILE_ROWS", kTileRows}}),
+          "backward"};
 }
 
 Shader RowShader(RowPass pass) {
@@ -99,6 +140,10 @@ std::vector<Shader> AllShaders() {
     for (std::uint32_t columns = 1; columns <= kMaxColumns; ++columns) {
       for (const Output output : {Output::kStored, Output::kPartial}) {
         shaders.push_back(ForwardShader({dtype, columns, output}));
+        for (const Features& features : WideFeatures(dtype, columns)) {
+          shaders.push_back(ForwardShader(
+              {dtype, columns, output, ForwardUse::kForward, KeyStorage::kStored, features}));
+        }
         for (const KeyStorage keys : {KeyStorage::kStored, KeyStorage::kFp32, KeyStorage::kInt8}) {
           shaders.push_back(ForwardShader({dtype, columns, output, ForwardUse::kDecode, keys}));
         }

@@ -11,6 +11,7 @@
 
 #include "core/dtype.h"
 #include "webgpu/device.h"
+#include "webgpu/features.h"
 #include "webgpu/key_rows.h"
 
 namespace heed::webgpu {
@@ -27,7 +28,8 @@ struct ShaderConstant {
   std::uint32_t value;
 };
 
-// Constants, then files by their names without folder and extension, in this order.
+// Constants, then files by their names without folder and extension, in this order; enable_f16 goes
+// ahead of the constants.
 std::string ShaderText(const std::vector<std::string>& files,
                        std::initializer_list<ShaderConstant> constants);
 
@@ -44,7 +46,12 @@ struct ForwardVariant {
   Output output;
   ForwardUse use = ForwardUse::kForward;
   KeyStorage keys = KeyStorage::kStored;
+  Features features =
+      {};  // wide tiles: kForward with up to kMaxWideColumns; f16 and subgroups: wide
 };
+inline constexpr std::uint32_t kMaxWideColumns = 2;
+// Neighbouring invocations that share rows in wide tiles.
+constexpr std::uint32_t WideColumnLanes(std::uint32_t columns) { return 8 * columns; }
 
 Shader ForwardShader(const ForwardVariant& variant);
 // columns: groups of 64 elements of a gradient that one workgroup computes, 1 to 4.

@@ -18,6 +18,7 @@ namespace heed::test {
 namespace {
 
 constexpr const char* kLimitVariable = "HEED_WEBGPU_MAX_BINDING_BYTES";
+constexpr const char* kFeatureVariable = "HEED_WEBGPU_FEATURES";
 
 void RunCase(const ForwardCase& forward_case, Tally& tally) {
   const std::int64_t head_dim = std::max(forward_case.head_dim, forward_case.head_dim_v);
@@ -89,8 +90,7 @@ TEST(WebgpuForward, NamedCase) {
 }
 
 // Features that meet rarely in a small sample: each alone and all at once, on every row.
-TEST(WebgpuForward, EveryFeature) {
-  HEED_SKIP_WITHOUT_WEBGPU();
+void RunEveryFeature(const std::string& lengths_and_dims) {
   Tally tally;
   for (const std::string element : {"f32", "f16", "bf16"}) {
     for (const std::string features :
@@ -99,13 +99,28 @@ TEST(WebgpuForward, EveryFeature) {
           "causal:win40,-1:cap20:alibi-bh:bias-bhqk:mask-1hqk-u8:sink:drop0.25"}) {
       std::string error;
       const std::string id =
-          "fwd:b2:hq4:hkv2:sq37:skv70:d40:dv24:" + element + ":" + features + ":s79";
+          "fwd:b2:hq4:hkv2:" + lengths_and_dims + ":" + element + ":" + features + ":s79";
       const auto forward_case = ParseCaseId(id, &error);
       ASSERT_TRUE(forward_case.has_value()) << id << ": " << error;
       RunCase(*forward_case, tally);
     }
   }
   tally.Report();
+}
+
+TEST(WebgpuForward, EveryFeature) {
+  HEED_SKIP_WITHOUT_WEBGPU();
+  RunEveryFeature("sq37:skv70:d40:dv24");
+}
+
+// Shaders that use what the device has beyond the core of WGSL, or registers for larger tiles.
+TEST(WebgpuForward, OptionalFeatures) {
+  HEED_SKIP_WITHOUT_WEBGPU();
+  ::setenv(kFeatureVariable, "all", 1);
+  RunEveryFeature("sq37:skv70:d40:dv64");
+  RunGenerated(WebgpuOptions::Read().seed + 2,
+               std::max<std::uint64_t>(WebgpuOptions::Read().num_cases / 10, 6));
+  ::unsetenv(kFeatureVariable);
 }
 
 struct SmallCall : AttentionCall {
@@ -154,6 +169,15 @@ TEST(WebgpuForward, BadBindingLimits) {
     call.ExpectRefused(HEED_INVALID_ARGUMENT, {kLimitVariable, limit, "from 4096 to 134217728"});
   }
   ::unsetenv(kLimitVariable);
+}
+
+TEST(WebgpuForward, BadFeatures) {
+  HEED_SKIP_WITHOUT_WEBGPU();
+  SmallCall call(nullptr);
+  ::setenv(kFeatureVariable, "f32", 1);
+  call.ExpectRefused(HEED_INVALID_ARGUMENT,
+                     {kFeatureVariable, "f32", "all, none, or some of wide, f16 and subgroups"});
+  ::unsetenv(kFeatureVariable);
 }
 
 TEST(WebgpuForward, OtherOperationsNameTheRows) {

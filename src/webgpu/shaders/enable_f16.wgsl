@@ -1,0 +1,2 @@
+// fp16 as a type of its own.
+enable f16;
