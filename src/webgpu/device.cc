@@ -152,8 +152,8 @@ Status Device::FindPipeline(const Shader& shader, PipelineHandle* pipeline) {
   }
   ShaderSourceWgsl source;
   source.code = ViewOf(shader.text);
-  ShaderHandle module =
-      f_->create_shader(device_, std::array{ShaderDescriptor{&source.chain, {}}}.data());
+  ShaderHandle module = f_->create_shader(
+      device_, std::array{ShaderDescriptor{&source.chain, {}}}.data(), kShaderBoundsChecks);
   const std::string step = "compiling " + shader.label;
   HEED_RETURN_IF_ERROR(TakeError(step.c_str()));
   PipelineDescriptor descriptor;

@@ -137,13 +137,17 @@ bool IsTrusted(Device* device, const ForwardVariant& variant, const Shader& shad
   return fault.empty();
 }
 
-// What of the features a shader for that call makes use of.
-Features FeaturesFor(const ForwardVariant& variant, const Features& features,
-                     std::uint32_t subgroup_lanes) {
-  const bool is_wide = features.has_wide_tiles && variant.use == ForwardUse::kForward &&
-                       variant.columns <= kMaxWideColumns;
-  return {is_wide, is_wide && features.has_f16 && variant.dtype == DType::kF16,
-          is_wide && features.has_subgroups && subgroup_lanes >= WideColumnLanes(variant.columns)};
+// With what of the features a shader for that call makes use of.
+ForwardVariant WithFeatures(ForwardVariant variant, const Features& features,
+                            std::uint32_t subgroup_lanes) {
+  if (!features.has_wide_tiles || variant.use != ForwardUse::kForward ||
+      variant.columns > kMaxWideColumns) {
+    return variant;
+  }
+  variant.features = features;
+  variant.features.has_f16 = features.has_f16 && variant.dtype == DType::kF16;
+  variant.subgroup_lanes = features.has_subgroups ? subgroup_lanes : 0;
+  return variant;
 }
 
 }  // namespace
@@ -169,8 +173,7 @@ Status ChooseForwardShader(Device* device, const ForwardVariant& variant, Shader
   HEED_RETURN_IF_ERROR(FindFeatures(device, &features));
   FeatureState& state = device->feature_state();
   const std::lock_guard lock(state.mutex);
-  ForwardVariant chosen = variant;
-  chosen.features = FeaturesFor(variant, features, state.subgroup_lanes);
+  const ForwardVariant chosen = WithFeatures(variant, features, state.subgroup_lanes);
   *shader = ForwardShader(chosen);
   if (chosen.features == Features{} || IsTrusted(device, chosen, *shader)) return {};
   *shader = ForwardShader(PlainOf(variant));

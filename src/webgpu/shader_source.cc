@@ -1,5 +1,7 @@
 #include "webgpu/shader_source.h"
 
+#include <utility>
+
 #include "device/constants.h"
 #include "device/philox.h"
 #include "webgpu/unit_layout.h"
@@ -47,15 +49,20 @@ const char* KeysFile(KeyStorage keys) {
   return "keys_stored";
 }
 
-// Sets of features that a forward shader without a cache may be compiled for, but none.
-std::vector<Features> WideFeatures(core::DType dtype, std::uint32_t columns) {
-  std::vector<Features> sets;
-  if (columns > kMaxWideColumns) return sets;
+// Those that wide tiles make of a plain shader.
+std::vector<Shader> WideShaders(const ForwardVariant& plain) {
+  std::vector<Shader> shaders;
+  if (plain.columns > kMaxWideColumns) return shaders;
   for (const bool has_f16 : {false, true}) {
-    if (has_f16 && dtype != core::DType::kF16) continue;
-    for (const bool has_subgroups : {false, true}) sets.push_back({true, has_f16, has_subgroups});
+    if (has_f16 && plain.dtype != core::DType::kF16) continue;
+    for (const std::uint32_t lanes : {0u, kFewLanes, kManyLanes}) {
+      ForwardVariant variant = plain;
+      variant.features = {true, has_f16, lanes > 0};
+      variant.subgroup_lanes = lanes;
+      shaders.push_back(ForwardShader(variant));
+    }
   }
-  return sets;
+  return shaders;
 }
 
 }  // namespace
@@ -103,12 +110,16 @@ Shader ForwardShader(const ForwardVariant& variant) {
     label += ".f16";
     files.insert(files.begin(), kEnableF16);
   }
-  if (features.has_subgroups) label += ".subgroups";
+  const char* rows_file = "rows_shared";
+  const bool has_many_lanes = features.has_subgroups && variant.subgroup_lanes >= kManyLanes;
+  if (features.has_subgroups) {
+    label += has_many_lanes ? ".subgroups16" : ".subgroups8";
+    rows_file = has_many_lanes ? "rows_subgroups16" : "rows_subgroups8";
+  }
   files.insert(files.end(),
-               {features.has_f16 ? "staged_fp16" : "staged_fp32",
-                features.has_subgroups ? "rows_subgroups" : "rows_shared", "forward_wide"});
-  // 16384 bytes of workgroup memory, a quarter of them for exchanged numbers beside staged halves.
-  const std::uint32_t staged_vectors = features.has_f16 && features.has_subgroups ? 2048 : 1024;
+               {features.has_f16 ? "staged_fp16" : "staged_fp32", "forward_wide", rows_file});
+  // 16384 bytes of workgroup memory at most; staged halves leave room for exchanged numbers.
+  const std::uint32_t staged_vectors = features.has_f16 && has_many_lanes ? 2048 : 1024;
   return {label,
           ShaderText(files, {{"COLUMNS", variant.columns}, {"STAGED_VECTORS", staged_vectors}}),
           "forward"};
@@ -140,9 +151,8 @@ std::vector<Shader> AllShaders() {
     for (std::uint32_t columns = 1; columns <= kMaxColumns; ++columns) {
       for (const Output output : {Output::kStored, Output::kPartial}) {
         shaders.push_back(ForwardShader({dtype, columns, output}));
-        for (const Features& features : WideFeatures(dtype, columns)) {
-          shaders.push_back(ForwardShader(
-              {dtype, columns, output, ForwardUse::kForward, KeyStorage::kStored, features}));
+        for (Shader& shader : WideShaders({dtype, columns, output})) {
+          shaders.push_back(std::move(shader));
         }
         for (const KeyStorage keys : {KeyStorage::kStored, KeyStorage::kFp32, KeyStorage::kInt8}) {
           shaders.push_back(ForwardShader({dtype, columns, output, ForwardUse::kDecode, keys}));

@@ -46,12 +46,13 @@ struct ForwardVariant {
   Output output;
   ForwardUse use = ForwardUse::kForward;
   KeyStorage keys = KeyStorage::kStored;
-  Features features =
-      {};  // wide tiles: kForward with up to kMaxWideColumns; f16 and subgroups: wide
+  // Wide tiles: kForward, up to kMaxWideColumns. fp16 and subgroups go with them.
+  Features features = {};
+  std::uint32_t subgroup_lanes = 0;  // with subgroups: kFewLanes, or kManyLanes and more
 };
 inline constexpr std::uint32_t kMaxWideColumns = 2;
-// Neighbouring invocations that share rows in wide tiles.
-constexpr std::uint32_t WideColumnLanes(std::uint32_t columns) { return 8 * columns; }
+// Invocations of a subgroup that wide tiles tell apart.
+inline constexpr std::uint32_t kFewLanes = 8, kManyLanes = 16;
 
 Shader ForwardShader(const ForwardVariant& variant);
 // columns: groups of 64 elements of a gradient that one workgroup computes, 1 to 4.

@@ -30,9 +30,9 @@ TEST(WebgpuShaders, LabelsAreTheKeysOfPipelines) {
     EXPECT_TRUE(Has(shader.text, "fn " + std::string(shader.entry_point) + "(")) << shader.label;
   }
   // 3 that move rows; 3 types x 4 columns x (2 outputs x (forward + 3 storages of decode) +
-  // backward); wide tiles of 2 columns x 2 outputs: with and without subgroups, fp16 with and
+  // backward); wide tiles of 2 columns x 2 outputs x no, small and large subgroups, fp16 with and
   // without f16.
-  EXPECT_EQ(labels.size(), 3u + 3u * 4u * 9u + 2u * 2u * (2u + 4u + 2u));
+  EXPECT_EQ(labels.size(), 3u + 3u * 4u * 9u + 2u * 2u * 3u * (1u + 2u + 1u));
   EXPECT_EQ(texts.size(), labels.size());
 }
 

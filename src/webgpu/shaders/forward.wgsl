@@ -161,15 +161,31 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
         for (var k = 0u; k < slab_keys; k++) {
           let weights = shared_data[(slab + k) * 16u + quad];
           let at = 512u + k * SLAB_GROUPS + column;
-          acc_0 = with_product(acc_0, weights, shared_data[at]);
+          let v_0 = shared_data[at];
+          acc_0.a = fma(vec4(weights.x), v_0, acc_0.a);
+          acc_0.b = fma(vec4(weights.y), v_0, acc_0.b);
+          acc_0.c = fma(vec4(weights.z), v_0, acc_0.c);
+          acc_0.d = fma(vec4(weights.w), v_0, acc_0.d);
           if COLUMNS > 1u {
-            acc_1 = with_product(acc_1, weights, shared_data[at + 16u]);
+            let v_1 = shared_data[at + 16u];
+            acc_1.a = fma(vec4(weights.x), v_1, acc_1.a);
+            acc_1.b = fma(vec4(weights.y), v_1, acc_1.b);
+            acc_1.c = fma(vec4(weights.z), v_1, acc_1.c);
+            acc_1.d = fma(vec4(weights.w), v_1, acc_1.d);
           }
           if COLUMNS > 2u {
-            acc_2 = with_product(acc_2, weights, shared_data[at + 32u]);
+            let v_2 = shared_data[at + 32u];
+            acc_2.a = fma(vec4(weights.x), v_2, acc_2.a);
+            acc_2.b = fma(vec4(weights.y), v_2, acc_2.b);
+            acc_2.c = fma(vec4(weights.z), v_2, acc_2.c);
+            acc_2.d = fma(vec4(weights.w), v_2, acc_2.d);
           }
           if COLUMNS > 3u {
-            acc_3 = with_product(acc_3, weights, shared_data[at + 48u]);
+            let v_3 = shared_data[at + 48u];
+            acc_3.a = fma(vec4(weights.x), v_3, acc_3.a);
+            acc_3.b = fma(vec4(weights.y), v_3, acc_3.b);
+            acc_3.c = fma(vec4(weights.z), v_3, acc_3.c);
+            acc_3.d = fma(vec4(weights.w), v_3, acc_3.d);
           }
         }
       }

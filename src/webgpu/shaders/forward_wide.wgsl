@@ -1,21 +1,28 @@
-// Forward pass with more registers and less traffic of workgroup memory than forward.wgsl, for
-// Dv <= 64 COLUMNS. A workgroup takes 64 query rows of a unit against 64 keys at a time.
-// Invocation (column, quad) of COLUMN_LANES x 8 holds two quads of rows, quad and quad + 8: their
-// scores of one (COLUMNS = 2) or two (COLUMNS = 1) quads of keys, and for each row 8 elements of o.
+// Forward pass with larger tiles of registers than forward.wgsl has, for Dv <= 64 COLUMNS. A
+// workgroup takes 64 query rows of a unit against 64 keys at a time. Invocation (column, quad) of
+// 16 x 8 holds two quads of rows, quad and quad + 8: their scores of a quad of keys, and for each
+// row 4 COLUMNS elements of o.
 //
-// Before this text stand scores.wgsl with what it needs, staged_*.wgsl, rows_*.wgsl, and
-//   COLUMNS  1 or 2: groups of 64 elements of o that a workgroup computes
+// Before this text stand scores.wgsl with what it needs, staged_*.wgsl, and
+//   COLUMNS         1 or 2: groups of 64 elements of o that a workgroup computes
+//   STAGED_VECTORS  of 4 elements in workgroup memory
+// rows_*.wgsl follows.
 
-const COLUMN_LANES: u32 = 8u * COLUMNS;
-const LANES: u32 = 8u * COLUMN_LANES;
+const LANES: u32 = 128u;
 const TILE_ROWS: u32 = 64u;
 const TILE_KEYS: u32 = 64u;
-const QUAD_ROWS: u32 = 16u;                    // quads of rows or keys in a tile
+const QUADS: u32 = 16u;                           // of rows, or of keys, in a tile
 const SLICE_GROUPS: u32 = STAGED_VECTORS / 128u;  // of the head dim, staged at a time
-const SLICE_OF_K: u32 = 64u * SLICE_GROUPS;    // where it begins
+const SLICE_OF_K: u32 = 64u * SLICE_GROUPS;       // where it begins
+const SLICE_QUADS: u32 = LANES / SLICE_GROUPS;    // that all lanes stage at a time, QUADS or half
 const SLAB_GROUPS: u32 = 16u * COLUMNS;
 const STEP_KEYS: u32 = STAGED_VECTORS / (32u * COLUMNS);  // keys whose weights and V are staged
 const SLAB_OF_V: u32 = 16u * STEP_KEYS;
+
+struct RowPair {
+  first: vec4<f32>,   // of quad
+  second: vec4<f32>,  // of quad + 8
+}
 
 // Staged vectors [4 group + element][quad] of a 4 x 4 block of a quad of items. Quads of a group
 // change places by its number, so that lanes that store neighbouring groups use different banks.
@@ -76,12 +83,6 @@ fn totals_of_rows(weights: Block) -> vec4<f32> {
   return vec4(total(weights.a), total(weights.b), total(weights.c), total(weights.d));
 }
 
-fn store_rows(unit: u32, first_row: u32, first_group: u32, block_0: Block, block_1: Block,
-              results: RowResults) {
-  store_block(unit, first_row, first_group, scaled(block_0, results.factors));
-  store_block(unit, first_row, first_group + COLUMN_LANES, scaled(block_1, results.factors));
-}
-
 @compute @workgroup_size(LANES)
 fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
            @builtin(local_invocation_index) lane: u32) {
@@ -89,8 +90,8 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
   let unit = table[task] * UNIT_WORDS;
   let tile_row = table[task + 1u];
   let first_group = table[task + 2u];
-  let column = lane % COLUMN_LANES;
-  let quad = lane / COLUMN_LANES;
+  let column = lane % 16u;
+  let quad = lane / 16u;
   let negative_infinity = vec4(bitcast<f32>(params.negative_infinity));
 
   // Keys that some row of the tile may see, as far as diagonals go, and those that all rows see.
@@ -106,32 +107,36 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
   let end_seen_by_all = min(i32(end_key), first_query + high + 1);
   let is_plain = (params.flags & (CHANGES_SCORES | HAS_MASK)) == 0u;
 
-  // Quads of rows and keys that this invocation stages, of slice group lane % SLICE_GROUPS.
+  // What this invocation stages of a slice.
   let slice_group = lane % SLICE_GROUPS;
   let slice_quad = lane / SLICE_GROUPS;
+  let q_begin_0 = q_rows_of(unit, tile_row + slice_quad * 4u);
+  let q_begin_1 = q_rows_of(unit, tile_row + (slice_quad + SLICE_QUADS) * 4u);
 
   var row_max_0 = negative_infinity;
   var row_max_1 = negative_infinity;
   var row_sum_0 = vec4(0.0);  // of this invocation's keys alone
   var row_sum_1 = vec4(0.0);
-  var acc_00 = Block();  // quad of rows, half of the elements of o
-  var acc_01 = Block();
-  var acc_10 = Block();
-  var acc_11 = Block();
+  var o_00 = Block();  // quad of rows, column step
+  var o_01 = Block();
+  var o_10 = Block();
+  var o_11 = Block();
 
   for (var tile_key = first_key; tile_key < end_key; tile_key += TILE_KEYS) {
-    var s_00 = Block();  // quad of rows, quad of keys
-    var s_01 = Block();
-    var s_10 = Block();
-    var s_11 = Block();
+    var s_0 = Block();
+    var s_1 = Block();
     for (var e = 0u; e < params.head_dim_groups; e += SLICE_GROUPS) {
       workgroupBarrier();
       if e + slice_group < params.head_dim_groups {
-        for (var q = slice_quad; q < QUAD_ROWS; q += LANES / SLICE_GROUPS) {
-          store_staged(0u, slice_group, q,
-                       load_q_block(q_rows_of(unit, tile_row + q * 4u), e + slice_group));
-          store_staged(SLICE_OF_K, slice_group, q,
-                       load_k_block(unit, tile_key + q * 4u, e + slice_group));
+        let group = e + slice_group;
+        store_staged(0u, slice_group, slice_quad, load_q_block(q_begin_0, group));
+        store_staged(SLICE_OF_K, slice_group, slice_quad,
+                     load_k_block(unit, tile_key + slice_quad * 4u, group));
+        if SLICE_QUADS < QUADS {
+          let quad_1 = slice_quad + SLICE_QUADS;
+          store_staged(0u, slice_group, quad_1, load_q_block(q_begin_1, group));
+          store_staged(SLICE_OF_K, slice_group, quad_1,
+                       load_k_block(unit, tile_key + quad_1 * 4u, group));
         }
       }
       workgroupBarrier();
@@ -142,14 +147,15 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
         for (var d = 0u; d < 4u; d++) {
           let q_0 = unstaged(shared_data[q_at]);
           let q_1 = unstaged(shared_data[q_at + 8u]);
-          let k_0 = unstaged(shared_data[k_at]);
-          s_00 = with_product(s_00, q_0, k_0);
-          s_10 = with_product(s_10, q_1, k_0);
-          if COLUMNS == 1u {
-            let k_1 = unstaged(shared_data[k_at + 8u]);
-            s_01 = with_product(s_01, q_0, k_1);
-            s_11 = with_product(s_11, q_1, k_1);
-          }
+          let k = unstaged(shared_data[k_at]);
+          s_0.a = fma(vec4(q_0.x), k, s_0.a);
+          s_0.b = fma(vec4(q_0.y), k, s_0.b);
+          s_0.c = fma(vec4(q_0.z), k, s_0.c);
+          s_0.d = fma(vec4(q_0.w), k, s_0.d);
+          s_1.a = fma(vec4(q_1.x), k, s_1.a);
+          s_1.b = fma(vec4(q_1.y), k, s_1.b);
+          s_1.c = fma(vec4(q_1.z), k, s_1.c);
+          s_1.d = fma(vec4(q_1.w), k, s_1.d);
           q_at += 16u;
           k_at += 16u;
         }
@@ -159,32 +165,16 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
     let key = tile_key + column * 4u;
     if is_plain && i32(tile_key) >= first_seen_by_all &&
        i32(tile_key + TILE_KEYS) <= end_seen_by_all {
-      s_00 = scaled(s_00, vec4(params.scale_log2));
-      s_10 = scaled(s_10, vec4(params.scale_log2));
-      if COLUMNS == 1u {
-        s_01 = scaled(s_01, vec4(params.scale_log2));
-        s_11 = scaled(s_11, vec4(params.scale_log2));
-      }
+      s_0 = scaled(s_0, vec4(params.scale_log2));
+      s_1 = scaled(s_1, vec4(params.scale_log2));
     } else {
-      let rows_0 = rows_of(unit, tile_row + quad * 4u);
-      let rows_1 = rows_of(unit, tile_row + quad * 4u + 32u);
-      s_00 = final_scores(unit, s_00, rows_0, key);
-      s_10 = final_scores(unit, s_10, rows_1, key);
-      if COLUMNS == 1u {
-        s_01 = final_scores(unit, s_01, rows_0, key + 32u);
-        s_11 = final_scores(unit, s_11, rows_1, key + 32u);
-      }
+      s_0 = final_scores(unit, s_0, rows_of(unit, tile_row + quad * 4u), key);
+      s_1 = final_scores(unit, s_1, rows_of(unit, tile_row + quad * 4u + 32u), key);
     }
 
-    var new_max_0 = largest_of_rows(s_00);
-    var new_max_1 = largest_of_rows(s_10);
-    if COLUMNS == 1u {
-      new_max_0 = larger(new_max_0, largest_of_rows(s_01));
-      new_max_1 = larger(new_max_1, largest_of_rows(s_11));
-    }
-    let maxima = maxima_of_rows(RowPair(new_max_0, new_max_1), column, quad);
-    new_max_0 = larger(row_max_0, maxima.first);
-    new_max_1 = larger(row_max_1, maxima.second);
+    let maxima = maxima_of_rows(RowPair(largest_of_rows(s_0), largest_of_rows(s_1)), column, quad);
+    let new_max_0 = larger(row_max_0, maxima.first);
+    let new_max_1 = larger(row_max_1, maxima.second);
     // A row that has seen nothing subtracts 0, so that -inf - -inf never happens.
     let reference_0 = select(new_max_0, vec4(0.0), new_max_0 == negative_infinity);
     let reference_1 = select(new_max_1, vec4(0.0), new_max_1 == negative_infinity);
@@ -192,43 +182,28 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
     let rescale_1 = power_of_2(row_max_1 - reference_1);
     row_max_0 = new_max_0;
     row_max_1 = new_max_1;
-    acc_00 = scaled(acc_00, rescale_0);
-    acc_01 = scaled(acc_01, rescale_0);
-    acc_10 = scaled(acc_10, rescale_1);
-    acc_11 = scaled(acc_11, rescale_1);
-    s_00 = weights_of(s_00, reference_0);
-    s_10 = weights_of(s_10, reference_1);
-    row_sum_0 = row_sum_0 * rescale_0 + totals_of_rows(s_00);
-    row_sum_1 = row_sum_1 * rescale_1 + totals_of_rows(s_10);
-    if COLUMNS == 1u {
-      s_01 = weights_of(s_01, reference_0);
-      s_11 = weights_of(s_11, reference_1);
-      row_sum_0 += totals_of_rows(s_01);
-      row_sum_1 += totals_of_rows(s_11);
+    o_00 = scaled(o_00, rescale_0);
+    o_10 = scaled(o_10, rescale_1);
+    if COLUMNS > 1u {
+      o_01 = scaled(o_01, rescale_0);
+      o_11 = scaled(o_11, rescale_1);
     }
+    s_0 = weights_of(s_0, reference_0);
+    s_1 = weights_of(s_1, reference_1);
+    row_sum_0 = row_sum_0 * rescale_0 + totals_of_rows(s_0);
+    row_sum_1 = row_sum_1 * rescale_1 + totals_of_rows(s_1);
     if (params.flags & HAS_DROPOUT) != 0u {
-      let rows_0 = rows_of(unit, tile_row + quad * 4u);
-      let rows_1 = rows_of(unit, tile_row + quad * 4u + 32u);
-      s_00 = dropped_block(unit, s_00, rows_0, key);
-      s_10 = dropped_block(unit, s_10, rows_1, key);
-      if COLUMNS == 1u {
-        s_01 = dropped_block(unit, s_01, rows_0, key + 32u);
-        s_11 = dropped_block(unit, s_11, rows_1, key + 32u);
-      }
+      s_0 = dropped_block(unit, s_0, rows_of(unit, tile_row + quad * 4u), key);
+      s_1 = dropped_block(unit, s_1, rows_of(unit, tile_row + quad * 4u + 32u), key);
     }
 
     let tile_end = min(end_key, tile_key + TILE_KEYS);
     for (var step_key = tile_key; step_key < tile_end; step_key += STEP_KEYS) {
       workgroupBarrier();
-      // Key quads of the step: [0, STEP_KEYS / 4) of them counted from its first.
-      let step_quad = column - (step_key - tile_key) / 4u;  // wraps below the step
+      let step_quad = column - (step_key - tile_key) / 4u;  // wraps where it is before the step
       if step_quad < STEP_KEYS / 4u {
-        store_staged(0u, step_quad, quad, s_00);
-        store_staged(0u, step_quad, quad + 8u, s_10);
-      }
-      if COLUMNS == 1u && step_quad + 8u < STEP_KEYS / 4u {
-        store_staged(0u, step_quad + 8u, quad, s_01);
-        store_staged(0u, step_quad + 8u, quad + 8u, s_11);
+        store_staged(0u, step_quad, quad, s_0);
+        store_staged(0u, step_quad, quad + 8u, s_1);
       }
       for (var at = lane; at < STEP_KEYS * SLAB_GROUPS; at += LANES) {
         let slab_key = step_key + at / SLAB_GROUPS;
@@ -251,11 +226,25 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
           let w_0 = unstaged(shared_data[w_at]);
           let w_1 = unstaged(shared_data[w_at + 8u]);
           let v_0 = unstaged(shared_data[v_at]);
-          let v_1 = unstaged(shared_data[v_at + COLUMN_LANES]);
-          acc_00 = with_product(acc_00, w_0, v_0);
-          acc_10 = with_product(acc_10, w_1, v_0);
-          acc_01 = with_product(acc_01, w_0, v_1);
-          acc_11 = with_product(acc_11, w_1, v_1);
+          o_00.a = fma(vec4(w_0.x), v_0, o_00.a);
+          o_00.b = fma(vec4(w_0.y), v_0, o_00.b);
+          o_00.c = fma(vec4(w_0.z), v_0, o_00.c);
+          o_00.d = fma(vec4(w_0.w), v_0, o_00.d);
+          o_10.a = fma(vec4(w_1.x), v_0, o_10.a);
+          o_10.b = fma(vec4(w_1.y), v_0, o_10.b);
+          o_10.c = fma(vec4(w_1.z), v_0, o_10.c);
+          o_10.d = fma(vec4(w_1.w), v_0, o_10.d);
+          if COLUMNS > 1u {
+            let v_1 = unstaged(shared_data[v_at + 16u]);
+            o_01.a = fma(vec4(w_0.x), v_1, o_01.a);
+            o_01.b = fma(vec4(w_0.y), v_1, o_01.b);
+            o_01.c = fma(vec4(w_0.z), v_1, o_01.c);
+            o_01.d = fma(vec4(w_0.w), v_1, o_01.d);
+            o_11.a = fma(vec4(w_1.x), v_1, o_11.a);
+            o_11.b = fma(vec4(w_1.y), v_1, o_11.b);
+            o_11.c = fma(vec4(w_1.z), v_1, o_11.c);
+            o_11.d = fma(vec4(w_1.w), v_1, o_11.d);
+          }
           w_at += 16u;
           v_at += SLAB_GROUPS;
         }
@@ -267,8 +256,13 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
   let first_row = tile_row + quad * 4u;
   let results_0 = finished(unit, rows_of(unit, first_row), row_max_0, sums.first);
   let results_1 = finished(unit, rows_of(unit, first_row + 32u), row_max_1, sums.second);
-  store_rows(unit, first_row, first_group + column, acc_00, acc_01, results_0);
-  store_rows(unit, first_row + 32u, first_group + column, acc_10, acc_11, results_1);
+  let group = first_group + column;
+  store_block(unit, first_row, group, scaled(o_00, results_0.factors));
+  store_block(unit, first_row + 32u, group, scaled(o_10, results_1.factors));
+  if COLUMNS > 1u {
+    store_block(unit, first_row, group + 16u, scaled(o_01, results_0.factors));
+    store_block(unit, first_row + 32u, group + 16u, scaled(o_11, results_1.factors));
+  }
   if column == 0u && first_group == 0u {
     store_lse(unit, first_row, results_0.lse);
     store_lse(unit, first_row + 32u, results_1.lse);

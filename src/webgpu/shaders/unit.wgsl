@@ -70,8 +70,9 @@ const TASK_WORDS: u32 = 4u;
 @group(0) @binding(7) var<storage, read> mask_data: array<u32>;
 @group(0) @binding(8) var<storage, read> table: array<u32>;
 
-// Four rows or items, a vector of each. Accumulators are variables of this type and not an array
-// that a loop indexes: an array so used ends in memory on some devices.
+// Four rows or items, a vector of each. Accumulators are variables of this type, not an array that a
+// loop indexes, and their sums are written out in place: arrays so used, and arguments of functions
+// that a driver does not inline, end in memory.
 struct Block {
   a: vec4<f32>,
   b: vec4<f32>,
@@ -81,10 +82,4 @@ struct Block {
 
 fn scaled(block: Block, factors: vec4<f32>) -> Block {
   return Block(block.a * factors.x, block.b * factors.y, block.c * factors.z, block.d * factors.w);
-}
-
-// Adds the outer product of factors and value.
-fn with_product(block: Block, factors: vec4<f32>, value: vec4<f32>) -> Block {
-  return Block(fma(vec4(factors.x), value, block.a), fma(vec4(factors.y), value, block.b),
-               fma(vec4(factors.z), value, block.c), fma(vec4(factors.w), value, block.d));
 }
