@@ -150,10 +150,14 @@ std::string FeatureNames(const Features& features) {
 
 Status ReadFeatureWish(const Adapter& adapter, Features* wish) {
   const std::string text = core::os::Environment(kVariable);
-  const bool is_default = text.empty();
   *wish = {};
-  if (text == "none" || (is_default && adapter.is_software)) return {};
-  if (text == "all" || is_default) {
+  if (text == "none") return {};
+  if (text.empty()) {
+    // Widening staged halves takes more time than their smaller size saves.
+    if (!adapter.is_software) *wish = {true, false, true};
+    return {};
+  }
+  if (text == "all") {
     *wish = {true, true, true};
     return {};
   }

@@ -28,7 +28,7 @@ struct Features {
 std::string FeatureNames(const Features& features);
 
 // HEED_WEBGPU_FEATURES: all or none, or names with commas between them. Without it hardware gets
-// all, software none. Errors: HEED_INVALID_ARGUMENT for another value.
+// wide tiles and subgroups, software none. Errors: HEED_INVALID_ARGUMENT for another value.
 core::Status ReadFeatureWish(const Adapter& adapter, Features* wish);
 
 // What a device was found to have, kept with it.

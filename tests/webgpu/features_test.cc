@@ -47,7 +47,7 @@ TEST(WebgpuFeatureWish, NamesAndDefaults) {
     EXPECT_TRUE(ReadFeatureWish({"", "", is_software}, &features).ok()) << value;
     return FeatureNames(features);
   };
-  EXPECT_EQ(read("", false), "wide, f16, subgroups");
+  EXPECT_EQ(read("", false), "wide, subgroups");
   EXPECT_EQ(read("", true), "none");
   EXPECT_EQ(read("all", true), "wide, f16, subgroups");
   EXPECT_EQ(read("none", false), "none");

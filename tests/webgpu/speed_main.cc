@@ -1,8 +1,9 @@
 // webgpu_speed [L [ROUNDS]]: device time of the forward and backward shaders (16 heads, fp32, no
-// mask) beside a plainly tiled matrix product and attention that writes its scores to memory,
-// interleaved rounds, medians, as JSON on stdout. Times are those of the device's clock: transfers
-// do not count.
+// mask) beside the plain forward shader, a plainly tiled matrix product, and attention that writes
+// its scores to memory, interleaved rounds, medians, as JSON on stdout. Times are those of the
+// device's clock: transfers do not count.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +17,7 @@
 #include "webgpu/device.h"
 #include "webgpu/forward_slice.h"
 #include "webgpu/peer_shaders.h"
+#include "webgpu/self_check.h"
 #include "webgpu/shader_source.h"
 #include "webgpu/unit_chunks.h"
 
@@ -27,6 +29,7 @@ using webgpu::Dispatch;
 using webgpu::Shader;
 
 constexpr std::int64_t kHeads = 16;
+constexpr std::chrono::milliseconds kWarmUp{1000};
 
 void Check(const core::Status& status) {
   if (status.ok()) return;
@@ -161,13 +164,14 @@ class Forward {
     slice_ = std::make_unique<webgpu::ForwardSlice>(problem_, chunks_, webgpu::kMaxBindingBytes,
                                                     webgpu::KeyRows(problem_));
     dispatch_ = Pack(problem_, slice_.get());
-    shader_ =
-        webgpu::ForwardShader({core::DType::kF32, slice_->columns(), webgpu::Output::kStored});
+    const webgpu::ForwardVariant plain = {core::DType::kF32, slice_->columns(),
+                                          webgpu::Output::kStored};
+    plain_shader_ = webgpu::ForwardShader(plain);
+    Check(webgpu::ChooseForwardShader(device, plain, &shader_));
   }
-  double Seconds() {
-    Check(device_->Run(shader_, dispatch_));
-    return dispatch_->device_seconds;
-  }
+  double PlainSeconds() { return SecondsOf(plain_shader_); }
+  double Seconds() { return SecondsOf(shader_); }
+  const std::string& label() const { return shader_.label; }
   const std::uint32_t* FirstHead() const { return slice_->OutputRow(0, 0, 0); }
   const webgpu::ForwardSlice& results() const { return *slice_; }
 
@@ -177,7 +181,12 @@ class Forward {
   webgpu::UnitChunks chunks_;
   std::unique_ptr<webgpu::ForwardSlice> slice_;
   Dispatch* dispatch_ = nullptr;
-  Shader shader_;
+  Shader shader_, plain_shader_;
+
+  double SecondsOf(const Shader& shader) {
+    Check(device_->Run(shader, dispatch_));
+    return dispatch_->device_seconds;
+  }
 };
 
 // dO is q; o and lse are those of the forward pass.
@@ -278,16 +287,23 @@ void Measure(Device* device, Matmul* matmul, std::int64_t len, std::int64_t dim,
   Naive naive(device, attention);
   forward.Seconds();
   Backward backward(device, attention, forward.results());
-  std::vector<double> matmul_seconds, forward_seconds, naive_seconds, backward_seconds;
-  for (int round = 0; round <= rounds; ++round) {
-    const double seconds[] = {matmul->Seconds(), forward.Seconds(), naive.SecondsOfAllHeads(),
-                              backward.Seconds()};
-    if (round == 0) continue;  // compiles
-    matmul_seconds.push_back(seconds[0]);
-    forward_seconds.push_back(seconds[1]);
-    naive_seconds.push_back(seconds[2]);
-    backward_seconds.push_back(seconds[3]);
+  std::vector<double> matmul_seconds, naive_seconds, plain_seconds, forward_seconds,
+      backward_seconds;
+  const auto run_round = [&] {
+    matmul_seconds.push_back(matmul->Seconds());
+    naive_seconds.push_back(naive.SecondsOfAllHeads());
+    plain_seconds.push_back(forward.PlainSeconds());
+    forward_seconds.push_back(forward.Seconds());
+    backward_seconds.push_back(backward.Seconds());
+  };
+  run_round();  // compiles, while the device's clock falls
+  const auto end = std::chrono::steady_clock::now() + kWarmUp;
+  while (std::chrono::steady_clock::now() < end) forward.Seconds();
+  for (auto* seconds :
+       {&matmul_seconds, &naive_seconds, &plain_seconds, &forward_seconds, &backward_seconds}) {
+    seconds->clear();
   }
+  for (int round = 0; round < rounds; ++round) run_round();
   Require(matmul->IsRight(), "the matrix product is wrong");
   const double difference = LargestDifference(forward.FirstHead(), naive.output());
   Require(difference < 1e-4, "forward and naive attention differ");
@@ -296,15 +312,16 @@ void Measure(Device* device, Matmul* matmul, std::int64_t len, std::int64_t dim,
   // By convention five products where the forward pass has two, whatever the shader computes.
   const double backward_rate = 2.5 * attention.Flops() / Median(backward_seconds);
   std::printf(
-      "  {\"L\": %lld, \"D\": %lld, \"heads\": %lld, \"rounds\": %d, \"matmul_tflops\": %.3f, "
-      "\"forward_ms\": %.4f, \"forward_tflops\": %.3f, \"naive_ms\": %.4f, \"of_matmul\": %.3f, "
+      "  {\"L\": %lld, \"D\": %lld, \"heads\": %lld, \"rounds\": %d, \"shader\": \"%s\", "
+      "\"matmul_tflops\": %.3f, \"plain_ms\": %.4f, \"forward_ms\": %.4f, \"forward_tflops\": "
+      "%.3f, \"naive_ms\": %.4f, \"of_matmul\": %.3f, "
       "\"over_naive\": %.2f, \"largest_difference\": %.2e, \"backward_ms\": %.4f, "
       "\"backward_tflops\": %.3f}",
       static_cast<long long>(len), static_cast<long long>(dim), static_cast<long long>(kHeads),
-      rounds, matmul_rate * 1e-12, Median(forward_seconds) * 1e3, forward_rate * 1e-12,
-      Median(naive_seconds) * 1e3, forward_rate / matmul_rate,
-      Median(naive_seconds) / Median(forward_seconds), difference, Median(backward_seconds) * 1e3,
-      backward_rate * 1e-12);
+      rounds, forward.label().c_str(), matmul_rate * 1e-12, Median(plain_seconds) * 1e3,
+      Median(forward_seconds) * 1e3, forward_rate * 1e-12, Median(naive_seconds) * 1e3,
+      forward_rate / matmul_rate, Median(naive_seconds) / Median(forward_seconds), difference,
+      Median(backward_seconds) * 1e3, backward_rate * 1e-12);
 }
 
 }  // namespace
