@@ -61,7 +61,7 @@ def parse_options():
     parser.add_argument("--dtypes", default="float32,bfloat16")
     parser.add_argument("--peers", default="torch,onnxruntime,numpy")
     parser.add_argument("--slice-seconds", type=float, default=0.02)
-    parser.add_argument("--case-seconds", type=float, default=16,
+    parser.add_argument("--case-seconds", type=float, default=12,
                         help="most time of a case: sets its rounds, leaves out what takes longer")
     parser.add_argument("--commit", default=commit(), help="of heed, where git does not know it")
     parser.add_argument("--results", default=str(ROOT / "build/compare-cpu"),
