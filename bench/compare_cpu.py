@@ -10,7 +10,8 @@ and by GroupQueryAttention, which is always causal, with fewer; NumPy fp32 forwa
 scores fit the memory. Of a backward pass only the pass itself is timed.
 
 Op decode is one new token against a full cache of each of --decode-lengths keys, 32 query heads on
-8 KV heads, D = 128, beside PyTorch in the faster of two memory layouts (compare_cpu_decode.py).
+8 KV heads, D = 128, heed and PyTorch each in the faster of two memory layouts
+(compare_cpu_decode.py).
 
 Without options the whole of it runs, in 20 minutes or less on two cores: what would take longer
 than --case-seconds, judged by the next shorter length, is left out and named at the end. On many
@@ -265,8 +266,8 @@ def measure_decode(case):
         OPTIONS)
     flops = 4.0 * case["heads"] * case["length"] * case["head_dim"]
     kept = {name: result[name] for name in (
-        "kernel", "seconds", "ratio", "ratio_min", "torch_layout", "gigabytes_per_second",
-        "difference_to_torch")}
+        "kernel", "seconds", "layout_seconds", "heed_layout", "torch_layout", "ratio", "ratio_min",
+        "gigabytes_per_second", "difference_to_torch")}
     return {**case, **kept, "rounds": OPTIONS.rounds,
             "tflops": {name: flops / s / 1e12 for name, s in result["seconds"].items()}}
 

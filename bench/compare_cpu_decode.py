@@ -2,11 +2,11 @@
 """Decode with grouped heads on a CPU beside PyTorch, ONNX Runtime and NumPy.
 
 One new token per sequence against a cache of S keys, 8 KV heads, D = 128. All sides get the same
-numbers and threads, and outputs are compared. PyTorch's scaled_dot_product_attention is timed with
-keys and values in both memory layouts, [B, S, H, D] seen through a transpose and [B, H, S, D], with
-enable_gqa; the faster one counts. ONNX Runtime (GroupQueryAttention, which also writes the new key
-and value into its cache) and NumPy take part in fp32, with [B, H, S, D]. Rounds are interleaved:
-heed, peer, heed, ...
+numbers and threads, and outputs are compared. heed and PyTorch's scaled_dot_product_attention (with
+enable_gqa) are timed with keys and values in both memory layouts, [B, S, H, D] and [B, H, S, D]; of
+each the faster one counts, and layout_seconds has all. ONNX Runtime (GroupQueryAttention, which
+also writes the new key and value into its cache) and NumPy take part in fp32, with [B, H, S, D].
+Rounds are interleaved: heed, peer, heed, ...
 
 usage: compare_cpu_decode.py [--threads N] [--rounds N] [--lengths 1024,...] [--json FILE]
 """
@@ -101,19 +101,32 @@ def timed_alone(call, repeats, threads):
     return timed(call, repeats, threads)
 
 
+TOKENS_FIRST, HEADS_FIRST = "[B,S,H,D]", "[B,H,S,D]"
+
+
 def calls_of(q, k, v, threads):
-    """{name: call that returns o as [B, Hq, 1, D]} of the peers; q, k and v as [B, S, H, D]."""
-    query, *transposed = (t.transpose(1, 2) for t in (q, k, v))
-    contiguous = [t.contiguous() for t in transposed]
-    calls = {"torch [B,S,H,D]": lambda: other.sdpa(query, *transposed, False),
-             "torch [B,H,S,D]": lambda: other.sdpa(query, *contiguous, False)}
+    """{name: call that returns o as [B, Hq, 1, D]}, of both layouts of heed and PyTorch, and heed's
+    kernel; q, k and v as [B, S, H, D]."""
+    query, *tokens_first = (t.transpose(1, 2) for t in (q, k, v))
+    heads_first = [t.contiguous() for t in tokens_first]
+    calls = {}
+    for layout, (keys, values) in ((TOKENS_FIRST, tokens_first), (HEADS_FIRST, heads_first)):
+        decode = Decode(q, keys.transpose(1, 2), values.transpose(1, 2), threads)
+        calls[f"heed {layout}"] = lambda decode=decode: decode().transpose(1, 2)
+        calls[f"torch {layout}"] = lambda keys=keys, values=values: other.sdpa(query, keys, values,
+                                                                               False)
     if q.dtype == torch.float32:
         if other.onnxruntime is not None:
-            onnx_call = other.onnx_decode(query, *contiguous, threads)
+            onnx_call = other.onnx_decode(query, *heads_first, threads)
             calls["onnxruntime"] = lambda: onnx_call()[0]
-        numpy_call = other.numpy_forward(query, *contiguous, False)
+        numpy_call = other.numpy_forward(query, *heads_first, False)
         calls["numpy"] = lambda: numpy_call()[0]
-    return calls
+    return calls, decode.kernel
+
+
+def faster_layout(side, times):
+    return min((name for name in times if name.startswith(side)),
+               key=lambda name: statistics.median(times[name]))
 
 
 def measure(case, options):
@@ -124,9 +137,8 @@ def measure(case, options):
     draw = lambda *shape: torch.randn(*shape, generator=generator).to(dtype)
     q = draw(case["batch"], 1, heads, HEAD_DIM)
     k, v = (draw(case["batch"], case["keys"], KV_HEADS, HEAD_DIM) for _ in range(2))
-    decode = Decode(q, k, v, options.threads)
-    calls = {"heed": lambda: decode().transpose(1, 2)} | calls_of(q, k, v, options.threads)
-    expected = calls["torch [B,H,S,D]"]().float()
+    calls, kernel = calls_of(q, k, v, options.threads)
+    expected = calls[f"torch {HEADS_FIRST}"]().float()
     largest = expected.abs().max().item()
     difference = {name: (call().float() - expected).abs().max().item() / largest
                   for name, call in calls.items()}
@@ -136,20 +148,22 @@ def measure(case, options):
     for _ in range(options.rounds):
         for name, call in calls.items():
             times[name].append(timed_alone(call, repeats[name], options.threads))
-    layouts = [name for name in times if name.startswith("torch")]
-    slower = max(layouts, key=lambda name: statistics.median(times[name]))
-    peer_layout = next(name for name in layouts if name != slower)
-    of = lambda by_name: {("torch" if name == peer_layout else name): value
-                          for name, value in by_name.items() if name != slower}
-    ratios = {name: [t / own for t, own in zip(times[name], times["heed"])] for name in times}
-    seconds = of({name: statistics.median(samples) for name, samples in times.items()})
+    of_layout = {name: statistics.median(samples) for name, samples in times.items()}
+    chosen = {side: faster_layout(side, times) for side in ("heed", "torch")}
+    chosen |= {name: name for name in ("onnxruntime", "numpy") if name in times}
+    ratios = {side: [t / own for t, own in zip(times[name], times[chosen["heed"]])]
+              for side, name in chosen.items()}
+    seconds = {side: of_layout[name] for side, name in chosen.items()}
     kv_bytes = 2 * k.numel() * k.element_size()
-    return {**case, "kernel": decode.kernel, "seconds": seconds,
-            "torch_layout": peer_layout.removeprefix("torch "),
-            "ratio": of({name: statistics.median(each) for name, each in ratios.items()}),
-            "ratio_min": of({name: min(each) for name, each in ratios.items()}),
+    return {**case, "kernel": kernel, "seconds": seconds, "layout_seconds": of_layout,
+            "heed_layout": chosen["heed"].removeprefix("heed "),
+            "torch_layout": chosen["torch"].removeprefix("torch "),
+            "ratio": {side: statistics.median(each) for side, each in ratios.items()},
+            "ratio_min": {side: min(each) for side, each in ratios.items()},
             "gigabytes_per_second": kv_bytes / seconds["heed"] / 1e9,
-            "difference_to_torch": of(difference)}
+            "difference_to_torch": {
+                side: max(off for name, off in difference.items() if name.startswith(side))
+                for side in chosen}}
 
 
 def main():
@@ -173,8 +187,8 @@ def main():
                     f"{name} {ratio:.2f}x (at least {result['ratio_min'][name]:.2f})"
                     for name, ratio in result["ratio"].items() if name != "heed")
                 print(f"{dtype:9} G {group} keys {keys:6}: {result['seconds']['heed'] * 1e6:9.1f} "
-                      f"us, {result['gigabytes_per_second']:6.1f} GB/s; {peers}; PyTorch with "
-                      f"{result['torch_layout']}; difference "
+                      f"us, {result['gigabytes_per_second']:6.1f} GB/s; {peers}; heed with "
+                      f"{result['heed_layout']}, PyTorch with {result['torch_layout']}; difference "
                       f"{result['difference_to_torch']['heed']:.1e}", flush=True)
     if options.json:
         report = {"torch": torch.__version__, "threads": options.threads,
