@@ -5,6 +5,7 @@ rows become values; nothing here is typed in from a run."""
 
 import dataclasses
 import json
+import re
 import typing
 
 AMD, INTEL = "amd-epyc-7003", "intel-xeon-6-207"
@@ -18,13 +19,13 @@ class Bar:
     values: typing.Callable  # of the parsed file: [value, ...]
 
 
-def bench_rows(*cases, roof=None):
-    """Rows of `heed bench --json` whose case is one of cases: the value that its own bar judged, or
-    the fraction of `roof`."""
+def bench_rows(case, roof=None):
+    """Rows of `heed bench --json` whose case matches: the value that its own bar judged, or the
+    fraction of `roof`."""
     def values(report):
-        rows = [row for row in report["rows"] if row["case"] in cases]
+        rows = [row for row in report["rows"] if re.fullmatch(case, row["case"])]
         if roof is None:
-            return [row["bar"]["value"] for row in rows]
+            return [row["bar"]["value"] for row in rows if row.get("bar")]
         return [of["fraction"]["median"] for row in rows for of in row["roofs"]
                 if of["name"] == roof]
     return values
@@ -40,9 +41,8 @@ def peer_ratios(peer, **wanted):
                            if peer in case["ratio"] and fits(case)]
 
 
-def decode_cases(*heads):
-    return [f"decode.kv8.bf16.q1.kv{keys}.{head}.d128{order}.t16" for head in heads
-            for keys in (65536, 262144) for order in ("", ".bhsd")]
+def decode_case(heads):
+    return rf"decode\.kv8\.bf16\.q1\.kv\d+\.{heads}\.d128(\.bhsd)?\.t16"
 
 
 def peers(machine, op):
@@ -71,9 +71,9 @@ BARS = [
     Bar("fp32 backward, L = 4096, D = 128, of the FMA peak", 0.65, f"{AMD}/cpu-backward.json",
         bench_rows("backward.f32.q4096.h1.d128.t1")),
     Bar("decode of int8 caches, G = 1 and 4, of the read bandwidth", 0.80,
-        f"{INTEL}/cpu-decode.json", bench_rows(*decode_cases("h8", "h32x8"))),
+        f"{INTEL}/cpu-decode.json", bench_rows(decode_case("(h8|h32x8)"))),
     Bar("decode of int8 caches, G = 8, of the read bandwidth", 0.60,
-        f"{INTEL}/cpu-decode.json", bench_rows(*decode_cases("h64x8"))),
+        f"{INTEL}/cpu-decode.json", bench_rows(decode_case("h64x8"))),
     Bar("PyTorch, fp32 forward, full", 1.15, peers(AMD, "forward"),
         peer_ratios("torch", dtype="float32", causal=False)),
     Bar("PyTorch, fp32 forward, causal, L = 1024", 1.5, peers(AMD, "forward"),
