@@ -210,6 +210,13 @@ TEST_P(CpuForward, LargeScores) {
   EXPECT_EQ(fixture.Mismatch(std::min(named.p_bits, 18 - digits_lost)), "");
 }
 
+// Sums of weights are as exact as in fp32, whatever the weights are rounded to.
+TEST_P(CpuForward, LseOfOneKeyIsItsScore) {
+  Fixture fixture({.dtype = GetParam().dtype, .kv_slots = {1}, .scale = 0.0});
+  fixture.Run(*GetParam().kernel);
+  for (const float lse : fixture.lse()) EXPECT_NEAR(lse, 0.0f, 1e-7f);
+}
+
 // Maxima that rise from block to block by more and less than what weights may pass 1 by, for some
 // rows of a tile and not for others, in whole blocks and in the last part of one.
 TEST_P(CpuForward, RisingScores) {

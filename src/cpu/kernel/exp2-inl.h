@@ -20,27 +20,21 @@ template <class Isa>
 inline constexpr const float* kExp2Coefficients =
     Isa::kFractionsArePositive ? kExp2OfPositive : kExp2OfCentred;
 
-// Minimax polynomials for 2^r of degree 2, 3 and 4, on [-1/2, 1/2] and on [0, 1]: relative error at
-// most 1.73e-3, 7.5e-5 and 2.6e-6.
+// Minimax polynomials for 2^r of degree 2 and 3, on [-1/2, 1/2] and on [0, 1]: relative error at
+// most 1.73e-3 and 7.5e-5.
 inline constexpr float kQuadraticExp2OfCentred[] = {1.0004431f, 0.703448f, 0.23842894f};
 inline constexpr float kQuadraticExp2OfPositive[] = {1.0017247f, 0.6576363f, 0.33718944f};
 inline constexpr float kCubicExp2OfCentred[] = {0.99992806f, 0.69326097f, 0.24261113f, 0.05517167f};
 inline constexpr float kCubicExp2OfPositive[] = {0.9999252f, 0.69583356f, 0.22606716f, 0.07802452f};
-inline constexpr float kQuarticExp2OfCentred[] = {0.999999261f, 0.693121815f, 0.240247448f,
-                                                  0.0559178603f, 0.00957010191f};
-inline constexpr float kQuarticExp2OfPositive[] = {1.00000259f, 0.693003834f, 0.241442757f,
-                                                   0.0520114606f, 0.0135341679f};
 
 template <class Isa, int kDegree>
 constexpr const float* CoarseExp2Coefficients() {
   constexpr bool kIsPositive = Isa::kFractionsArePositive;
   if constexpr (kDegree == 2) {
     return kIsPositive ? kQuadraticExp2OfPositive : kQuadraticExp2OfCentred;
-  } else if constexpr (kDegree == 3) {
-    return kIsPositive ? kCubicExp2OfPositive : kCubicExp2OfCentred;
   } else {
-    static_assert(kDegree == 4);
-    return kIsPositive ? kQuarticExp2OfPositive : kQuarticExp2OfCentred;
+    static_assert(kDegree == 3);
+    return kIsPositive ? kCubicExp2OfPositive : kCubicExp2OfCentred;
   }
 }
 

@@ -32,7 +32,7 @@ struct Int8WeightsF32 {
 
 // Weights as pairs of bf16: the error of a cubic is small beside theirs.
 template <class Isa>
-using Int8WeightsPairs = PairWeights<Isa, 3>;
+using Int8WeightsPairs = PairWeights<Isa, WeightExp2::kCoarse>;
 
 // Weights as 255ths in the format of queries.
 template <class IsaT>

@@ -57,7 +57,7 @@ template <class Unit, int kVectors>
 HEED_ALWAYS_INLINE inline void WeighBlock(const ScoresArgs& args, const LaneIntervals* visible,
                                           BlockRows* rows, WeighedRows* weighed) {
   using Isa = WithFloats<typename Unit::Isa>;
-  using Output = PairWeights<Isa, 4>;  // a cubic's error would show in lse
+  using Output = PairWeights<Isa, WeightExp2::kExact>;  // an error of the sums would show in lse
   bool has_empty = false;
   ForLanes<Isa, kVectors>([&](int lane) HEED_ALWAYS_INLINE {
     const auto max = Isa::Load(rows->max + lane);

@@ -14,8 +14,10 @@
 
 namespace heed::cpu {
 
-// Weights as pairs of bf16, by a polynomial of kExp2Degree.
-template <class IsaT, int kExp2Degree>
+enum class WeightExp2 { kCoarse, kExact };  // by a cubic; as exact as fp32 is
+
+// Weights as pairs of bf16.
+template <class IsaT, WeightExp2 kExp2>
 struct PairWeights {
   using Isa = IsaT;
   using Vec = typename Isa::Vec;
@@ -25,7 +27,11 @@ struct PairWeights {
 
   template <int kCount>
   HEED_ALWAYS_INLINE static void Exp2(Vec (&t)[kCount]) {
-    CoarseExp2InStep<typename Isa::Floats, kExp2Degree>(t);
+    if constexpr (kExp2 == WeightExp2::kExact) {
+      Exp2InStep<typename Isa::Floats>(t);
+    } else {
+      CoarseExp2InStep<typename Isa::Floats, 3>(t);
+    }
   }
   HEED_ALWAYS_INLINE static void Store(float* weights, int key, int row, const Vec (&p)[kKeys]) {
     Isa::Floats::StorePairs(weights + key / kKeys * kMaxTileRows + row,
