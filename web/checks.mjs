@@ -162,8 +162,8 @@ async function openDemo() {
   return { text: textOf(), numDark };
 }
 
-// A device with what wide tiles may use. Where fp16 is missing, its name stands for fp32, so that the
-// compiler reads all but the extension.
+// A device with what wide tiles may use. Where fp16 is missing, its name stands for fp32, so that
+// the compiler reads all but the extension.
 async function openWide() {
   const adapter = await navigator.gpu.requestAdapter();
   const has = (feature) => adapter.features.has(feature);

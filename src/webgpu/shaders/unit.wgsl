@@ -70,9 +70,8 @@ const TASK_WORDS: u32 = 4u;
 @group(0) @binding(7) var<storage, read> mask_data: array<u32>;
 @group(0) @binding(8) var<storage, read> table: array<u32>;
 
-// Four rows or items, a vector of each. Accumulators are variables of this type, not an array that a
-// loop indexes, and their sums are written out in place: arrays so used, and arguments of functions
-// that a driver does not inline, end in memory.
+// Four rows or items, a vector of each. Accumulators are variables of this type and not an array
+// that a loop indexes: an array so used ends in memory on some devices.
 struct Block {
   a: vec4<f32>,
   b: vec4<f32>,
