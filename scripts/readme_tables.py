@@ -44,8 +44,9 @@ def problem_text(row):
 
 
 def roof_text(row):
-    """Of the mixed roof of an int8 call and of reading for decode where there is one. The last mixed
-    one is the fastest instructions'; a row of vectors that was forced has its own before it."""
+    """Of the mixed roof of an int8 call and of reading for decode where there is one. The last
+    mixed one is the fastest instructions'; a row of vectors that was forced has its own before
+    it."""
     roofs = row["roofs"]
     if not roofs:
         return ""
