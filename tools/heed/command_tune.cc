@@ -89,8 +89,9 @@ void PrintTuneRow(void* context, const heed_tune_row_t* row) {
                 row->reason);
     return;
   }
-  std::printf("%-48s %12.5g %7.3f %6.1f%%  %s\n", row->kernel_id, 1e6 * row->seconds, row->ratio,
-              100.0 * row->spread, VerdictText(*row));
+  const char* verdict = VerdictText(*row);
+  std::printf("%-48s %12.5g %7.3f %6.1f%%%s%s\n", row->kernel_id, 1e6 * row->seconds, row->ratio,
+              100.0 * row->spread, *verdict != '\0' ? "  " : "", verdict);
 }
 
 std::string ChoicesText(heed_info_format_t format) {
