@@ -25,6 +25,7 @@ usage: compare_cpu.py [--threads N] [--ops forward,...] [--lengths 128,...] [--r
 import argparse
 import ctypes as c
 import json
+import math
 import os
 import pathlib
 import platform
@@ -48,21 +49,65 @@ def commit():
         return "unknown"
 
 
+def some_of(*known):
+    """The type of an option that lists words."""
+    def check(text):
+        for word in text.split(","):
+            if word not in known:
+                raise argparse.ArgumentTypeError(f"{word!r}: must be one of {', '.join(known)}")
+        return text
+    return check
+
+
+def whole(text):
+    """The type of an option that is a whole number of at least 1."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number of at least 1")
+    return int(text)
+
+
+def wholes(text):
+    """The type of an option that lists such numbers."""
+    for word in text.split(","):
+        whole(word)
+    return text
+
+
+def shared_heads(text):
+    for word in text.split(","):
+        if HEADS % whole(word) != 0:
+            raise argparse.ArgumentTypeError(f"{word}: must divide the {HEADS} query heads")
+    return text
+
+
+def seconds(text):
+    """The type of an option that is a time."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a number of seconds above 0")
+    return value
+
+
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--rounds", type=int, default=5, help="most rounds of a case")
-    parser.add_argument("--lengths", default="128,256,512,1024,2048,4096,8192,16384")
-    parser.add_argument("--decode-lengths",
+    parser.add_argument("--threads", type=whole, default=os.cpu_count())
+    parser.add_argument("--rounds", type=whole, default=5, help="most rounds of a case")
+    parser.add_argument("--lengths", type=wholes, default="128,256,512,1024,2048,4096,8192,16384")
+    parser.add_argument("--decode-lengths", type=wholes,
                         default="1024,2048,4096,8192,16384,32768,65536,131072")
-    parser.add_argument("--head-dims", default="64,128")
-    parser.add_argument("--kv-heads", default="8,2")
-    parser.add_argument("--masks", default="full,causal")
-    parser.add_argument("--ops", default="forward,backward,decode")
-    parser.add_argument("--dtypes", default="float32,bfloat16")
-    parser.add_argument("--peers", default="torch,onnxruntime,numpy")
-    parser.add_argument("--slice-seconds", type=float, default=0.02)
-    parser.add_argument("--case-seconds", type=float, default=12,
+    parser.add_argument("--head-dims", type=wholes, default="64,128")
+    parser.add_argument("--kv-heads", type=shared_heads, default="8,2")
+    parser.add_argument("--masks", type=some_of("full", "causal"), default="full,causal")
+    parser.add_argument("--ops", type=some_of("forward", "backward", "decode"),
+                        default="forward,backward,decode")
+    parser.add_argument("--dtypes", type=some_of(*TOLERANCE), default="float32,bfloat16")
+    parser.add_argument("--peers", type=some_of("torch", "onnxruntime", "numpy"),
+                        default="torch,onnxruntime,numpy")
+    parser.add_argument("--slice-seconds", type=seconds, default=0.02)
+    parser.add_argument("--case-seconds", type=seconds, default=12,
                         help="most time of a case: sets its rounds, leaves out what takes longer")
     parser.add_argument("--commit", default=commit(), help="of heed, where git does not know it")
     parser.add_argument("--results", default=str(ROOT / "build/compare-cpu"),

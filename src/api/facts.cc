@@ -79,19 +79,10 @@ core::Status ReadForcedTarget(CpuTarget* forced) {
 }
 
 core::Status ReadForcedThreads(std::int32_t* num_threads) {
-  *num_threads = 0;
-  const std::string text = core::os::Environment("HEED_NUM_THREADS");
-  if (text.empty()) return {};
-  const char* end = text.data() + text.size();
-  const std::from_chars_result parsed = std::from_chars(text.data(), end, *num_threads);
-  if (parsed.ec == std::errc{} && parsed.ptr == end && *num_threads >= 1 &&
-      *num_threads <= core::os::kMaxThreads) {
-    return {};
-  }
-  *num_threads = 0;
+  if (core::os::ReadNumThreads(num_threads)) return {};
   return core::InvalidArgument(
-      core::Format("HEED_NUM_THREADS = %.64s: must be a whole number from 1 to %d", text.c_str(),
-                   core::os::kMaxThreads));
+      core::Format("HEED_NUM_THREADS = %.64s: must be a whole number from 1 to %d",
+                   core::os::Environment("HEED_NUM_THREADS").c_str(), core::os::kMaxThreads));
 }
 
 core::Status CheckSpinTime() {
@@ -104,6 +95,9 @@ core::Status CheckSpinTime() {
 
 core::Status ReadFacts(const core::ExecOptions& exec, core::DeviceFacts* facts) {
   if (exec.backend == HEED_BACKEND_CUDA) return ReadCudaFacts(exec, facts);
+  std::int32_t forced_threads = 0;
+  HEED_RETURN_IF_ERROR(ReadForcedThreads(&forced_threads));
+  HEED_RETURN_IF_ERROR(CheckSpinTime());
   if (exec.backend == HEED_BACKEND_WEBGPU) return webgpu::ReadFacts(exec, &facts->webgpu);
   for (std::size_t target = 1; target < facts->has_cpu_target.size(); ++target) {
     const std::string& reason = TargetReasons()[target];
@@ -111,9 +105,6 @@ core::Status ReadFacts(const core::ExecOptions& exec, core::DeviceFacts* facts) 
     facts->why_no_cpu_target[target] = reason.empty() ? nullptr : reason.c_str();
   }
   facts->has_fast_bf16_dot = core::os::HasFastBf16Dot();
-  std::int32_t forced_threads = 0;
-  HEED_RETURN_IF_ERROR(ReadForcedThreads(&forced_threads));
-  HEED_RETURN_IF_ERROR(CheckSpinTime());
   facts->num_cores = forced_threads;
   // Asking costs a system call, of no use to a call that names its number of threads.
   if (forced_threads == 0) {

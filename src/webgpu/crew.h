@@ -38,6 +38,9 @@ class Crew {
 
   static std::int64_t AllowedWorkers(const core::ExecOptions* exec) {
     if (exec != nullptr && exec->num_threads > 0) return exec->num_threads;
+    std::int32_t from_environment = 0;
+    core::os::ReadNumThreads(&from_environment);
+    if (from_environment > 0) return from_environment;
     return std::min<std::int64_t>(core::os::NumUsableCores(), kMaxWorkers);
   }
   static void Work(void* self_pointer, std::int64_t /*worker*/) {

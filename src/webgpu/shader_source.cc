@@ -139,7 +139,8 @@ Shader RowShader(RowPass pass) {
   const char* name = is_gather                        ? "rows_gather"
                      : pass == RowPass::kScatterWords ? "rows_scatter_words"
                                                       : "rows_scatter_halves";
-  return {name, ShaderText({"rows", name}, {}), is_gather ? "gather" : "scatter"};
+  if (is_gather) return {name, ShaderText({"rows", name}, {}), "gather"};
+  return {name, ShaderText({"rows", name, "rows_scatter"}, {}), "scatter"};
 }
 
 std::vector<Shader> AllShaders() {

@@ -258,6 +258,17 @@ TEST_F(Cli, BaselineThatDoesNotFitSaysSo) {
   EXPECT_NE(outcome.out.find("not run: would need 5760.0 GB"), std::string::npos) << outcome.out;
 }
 
+TEST_F(Cli, CacheThatDoesNotFitIsRefused) {
+  // 8 heads x 2e9 keys x 256 elements of keys and values x 4 bytes.
+  const Outcome outcome = Run({"bench", "--op", "decode", "--skv", "2000000000", "--heads", "8",
+                               "--d", "128", "--json", Path("r.json")},
+                              {});
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+  EXPECT_NE(outcome.err.find(": keys and values would need 16384.0 GB, "), std::string::npos)
+      << outcome.err;
+  EXPECT_EQ(ReadFile(Path("r.json")), "");
+}
+
 TEST_F(Cli, InterruptLeavesNoFile) {
   Process process({"bench", "--sq", "512", "--slices", "10000", "--json", Path("r.json")}, {});
   const Words before = folder_.Names();

@@ -54,8 +54,10 @@ bool StderrIsTerminal();
 double NowSeconds();
 // CPU time that all threads of this process have used.
 double ProcessCpuSeconds();
-// Memory that could be used without swapping.
+// Memory that could be used without swapping; 0 where the system does not say.
 std::size_t AvailableMemoryBytes();
+// What of it a measurement may take: one that makes the machine swap measures the disk.
+inline constexpr double kUsableMemoryShare = 0.85;
 
 // High-water mark of resident memory since the last reset; empty where the kernel cannot reset it.
 class PeakMemory {

@@ -183,20 +183,29 @@ void RunHere(std::int64_t num_workers, WorkerBody body, void* context) {
   for (std::int64_t worker = 0; worker < num_workers; ++worker) body(context, worker);
 }
 
-}  // namespace
-
-bool ReadSpinTime(std::int32_t* spin_us) {
-  *spin_us = kDefaultSpinUs;
-  const std::string text = Environment("HEED_SPIN_US");
+// False for what is not a whole number from least to most; value then stays, as when unset.
+bool ReadNumber(const char* variable, std::int32_t least, std::int32_t most, std::int32_t* value) {
+  const std::string text = Environment(variable);
   if (text.empty()) return true;
   const char* const end = text.data() + text.size();
   std::int32_t given = 0;
   const std::from_chars_result parsed = std::from_chars(text.data(), end, given);
-  if (parsed.ec != std::errc{} || parsed.ptr != end || given < 0 || given > kMostSpinUs) {
-    return false;
-  }
-  *spin_us = given;
+  const bool is_number = parsed.ec == std::errc{} && parsed.ptr == end;
+  if (!is_number || given < least || given > most) return false;
+  *value = given;
   return true;
+}
+
+}  // namespace
+
+bool ReadSpinTime(std::int32_t* spin_us) {
+  *spin_us = kDefaultSpinUs;
+  return ReadNumber("HEED_SPIN_US", 0, kMostSpinUs, spin_us);
+}
+
+bool ReadNumThreads(std::int32_t* num_threads) {
+  *num_threads = 0;
+  return ReadNumber("HEED_NUM_THREADS", 1, kMaxThreads, num_threads);
 }
 
 void ParallelFor(std::int64_t num_workers, WorkerBody body, void* context) {

@@ -23,6 +23,8 @@ inline constexpr std::int32_t kDefaultSpinUs = 200, kMostSpinUs = 1000000;
 // HEED_SPIN_US, the default when unset; the default and false when it is not a whole number from 0
 // to kMostSpinUs. The pool reads it once.
 bool ReadSpinTime(std::int32_t* spin_us);
+// HEED_NUM_THREADS, 0 when unset; 0 and false when it is not a whole number from 1 to kMaxThreads.
+bool ReadNumThreads(std::int32_t* num_threads);
 
 // Returns when turn == value, which another thread stores with release: spins, then yields. What it
 // waits for must be running or done, never queued behind the caller.

@@ -111,23 +111,31 @@ void Int8Weights(const Int8WeightsArgs& args) {
   }
 }
 
-template <class Isa>
-void Int8Widen(const Int8WidenArgs& args) {
+// The bytes of kInt8Group keys of some elements to kLines lines of widened values:
+// store(bytes, first line of the elements).
+template <class Isa, int kLines, class Store>
+HEED_ALWAYS_INLINE inline void WidenInt8Bytes(const Int8WidenArgs& args, Store store) {
   constexpr int kTileElems = kInt8StepBytes / kInt8Group;
   for (std::int64_t d = 0; d < args.padded_dims; d += Isa::kLanes) {
     const std::int8_t* from =
         args.values + d / kTileElems * args.tile_stride_bytes + d % kTileElems * kInt8Group;
     float* to = static_cast<float*>(args.wide) + d;
     for (int key = 0; key < args.num_keys; key += kInt8Group) {
-      const auto bytes = Isa::LoadInts(from);
-      Unroll<kInt8Group>([&](auto n) HEED_ALWAYS_INLINE {
-        const auto value = Isa::template SignedByte<n.value>(bytes);
-        Isa::Store(to + n.value * args.wide_stride, Isa::ToFloat(value));
-      });
+      store(Isa::LoadInts(from), to);
       from += kInt8StepBytes;
-      to += kInt8Group * args.wide_stride;
+      to += kLines * args.wide_stride;
     }
   }
+}
+
+template <class Isa>
+void Int8Widen(const Int8WidenArgs& args) {
+  WidenInt8Bytes<Isa, kInt8Group>(args, [&](auto bytes, float* to) HEED_ALWAYS_INLINE {
+    Unroll<kInt8Group>([&](auto n) HEED_ALWAYS_INLINE {
+      const auto value = Isa::template SignedByte<n.value>(bytes);
+      Isa::Store(to + n.value * args.wide_stride, Isa::ToFloat(value));
+    });
+  });
 }
 
 }  // namespace heed::cpu

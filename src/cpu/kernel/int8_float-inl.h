@@ -211,23 +211,15 @@ void Int8ValuesBytes(const Int8ValuesArgs& args) {
 template <class Isa>
 void Int8WidenPairs(const Int8WidenArgs& args) {
   using Floats = typename Isa::Floats;
-  constexpr int kTileElems = kInt8StepBytes / kInt8Group;
-  for (std::int64_t d = 0; d < args.padded_dims; d += Isa::kLanes) {
-    const std::int8_t* from =
-        args.values + d / kTileElems * args.tile_stride_bytes + d % kTileElems * kInt8Group;
-    float* to = static_cast<float*>(args.wide) + d;
-    for (int key = 0; key < args.num_keys; key += kInt8Group) {
-      const auto bytes = Isa::LoadInts(from);
-      Unroll<kInt8Group / 2>([&](auto n) HEED_ALWAYS_INLINE {
-        constexpr int kByte = 2 * n.value;
-        const auto low = Isa::ToFloat(Isa::template SignedByte<kByte>(bytes));
-        const auto high = Isa::ToFloat(Isa::template SignedByte<kByte + 1>(bytes));
-        Floats::StorePairs(to + n.value * args.wide_stride, Floats::MakePairs(low, high));
-      });
-      from += kInt8StepBytes;
-      to += kInt8Group / 2 * args.wide_stride;
-    }
-  }
+  constexpr int kPairs = kInt8Group / 2;
+  WidenInt8Bytes<Isa, kPairs>(args, [&](auto bytes, float* to) HEED_ALWAYS_INLINE {
+    Unroll<kPairs>([&](auto n) HEED_ALWAYS_INLINE {
+      constexpr int kByte = 2 * decltype(n)::value;
+      const auto low = Isa::ToFloat(Isa::template SignedByte<kByte>(bytes));
+      const auto high = Isa::ToFloat(Isa::template SignedByte<kByte + 1>(bytes));
+      Floats::StorePairs(to + n.value * args.wide_stride, Floats::MakePairs(low, high));
+    });
+  });
 }
 
 template <class Isa>

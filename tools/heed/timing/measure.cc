@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <span>
 
 #include "bench/roof/roof.h"
 #include "measure_plain.h"
 #include "timed_call.h"
+#include "tools/heed/errors.h"
 #include "tools/heed/os.h"
 #include "visible_keys.h"
 
@@ -195,6 +197,26 @@ double TimeOneRun(const TimedCall& call) {
   return os::NowSeconds() - start;
 }
 
+// Keys and values as they are drawn, and beside them as int8. Throws InputError where the machine
+// has no memory for them: nothing would say so before the system ends the process.
+void RequireMemory(const BenchCase& bench_case) {
+  const ResolvedShape shape = Resolve(bench_case.problem.shape);
+  const double elems = static_cast<double>(shape.batch) * static_cast<double>(shape.num_kv_heads) *
+                       static_cast<double>(shape.kv_len) *
+                       static_cast<double>(shape.head_dim + shape.head_dim_v);
+  const BenchOptions& bench = bench_case.problem.bench;
+  const bool has_int8 = bench.int8 != BenchInt8::kOff || bench.cache == BenchCache::kInt8;
+  const auto drawn_bytes =
+      static_cast<double>(ElementBytes(bench_case.problem.type.value_or(ElementType::kF32)));
+  const double needed_bytes = elems * (drawn_bytes + (has_int8 ? 1.0 : 0.0));
+  const auto available_bytes = static_cast<double>(os::AvailableMemoryBytes());
+  if (available_bytes == 0.0 || needed_bytes <= os::kUsableMemoryShare * available_bytes) return;
+  char text[96];
+  std::snprintf(text, sizeof(text), ": keys and values would need %.1f GB, %.1f GB are available",
+                needed_bytes / 1e9, available_bytes / 1e9);
+  throw InputError(bench_case.name + text);
+}
+
 }  // namespace
 
 Statistics Summarise(std::vector<double> samples) {
@@ -208,6 +230,7 @@ Statistics Summarise(std::vector<double> samples) {
 }
 
 Measurement Measure(const BenchCase& bench_case, double clock_hz, Progress* progress) {
+  RequireMemory(bench_case);
   const TimedCall call(bench_case.problem);
   const heed_plan_info_t plan = call.Plan();
 

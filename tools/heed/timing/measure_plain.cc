@@ -12,8 +12,6 @@
 namespace heed::tools {
 namespace {
 
-// Leaves the machine some room: a swapping baseline measures the disk.
-constexpr double kUsableMemoryShare = 0.85;
 // Short runs are repeated for this long, at most kMaxRuns times; the median counts.
 constexpr double kMinSeconds = 0.3;
 constexpr std::size_t kMaxRuns = 9;
@@ -24,7 +22,7 @@ std::string WhyNotRun(const BenchCase& bench_case, double score_bytes) {
     return "not run: the baseline has no softcap and no dropout";
   }
   const auto available = static_cast<double>(os::AvailableMemoryBytes());
-  if (score_bytes <= kUsableMemoryShare * available) return "";
+  if (score_bytes <= os::kUsableMemoryShare * available) return "";
   char text[96];
   std::snprintf(text, sizeof(text), "not run: would need %.1f GB, %.1f GB are available",
                 score_bytes / 1e9, available / 1e9);
