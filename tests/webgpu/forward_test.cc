@@ -180,6 +180,17 @@ TEST(WebgpuForward, BadFeatures) {
   ::unsetenv(kFeatureVariable);
 }
 
+// The host's part of a call runs on threads as a CPU call does.
+TEST(WebgpuForward, BadThreadSettings) {
+  HEED_SKIP_WITHOUT_WEBGPU();
+  SmallCall call(nullptr);
+  for (const char* variable : {"HEED_NUM_THREADS", "HEED_SPIN_US"}) {
+    ::setenv(variable, "abc", 1);
+    call.ExpectRefused(HEED_INVALID_ARGUMENT, {variable, "abc", "must be a whole number"});
+    ::unsetenv(variable);
+  }
+}
+
 TEST(WebgpuForward, OtherOperationsNameTheRows) {
   HEED_SKIP_WITHOUT_WEBGPU();
   heed_exec_args_t exec = HEED_EXEC_ARGS_INIT;
