@@ -26,7 +26,7 @@ BufferPool::~BufferPool() {
 // Quarters of powers of two.
 std::uint64_t BufferPool::RoundedBytes(std::uint64_t size_bytes) {
   const std::uint64_t bytes = std::max(size_bytes, kLeastBytes);
-  const std::uint64_t step = std::bit_floor(bytes) / 4;
+  const std::uint64_t step = std::max<std::uint64_t>(std::bit_floor(bytes) / 4, 1);
   return (bytes + step - 1) / step * step;
 }
 
