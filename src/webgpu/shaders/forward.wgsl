@@ -58,15 +58,7 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
   let negative_infinity = vec4(bitcast<f32>(params.negative_infinity));
   let rows = rows_of(unit, tile_row + quad * 4u);
 
-  // Keys that some row of the tile may see, as far as diagonals go.
-  let num_rows = table[unit + NUM_ROWS];
-  let first_query = i32(table[unit + FIRST_QUERY] + tile_row / params.group);
-  let last_query = i32(table[unit + FIRST_QUERY] +
-                       (min(tile_row + TILE_ROWS, num_rows) - 1u) / params.group);
-  let first_key = u32(max(i32(table[unit + FIRST_KEY]),
-                          first_query + bitcast<i32>(table[unit + LOW_DIAGONAL])));
-  let end_key = u32(max(0, min(i32(table[unit + END_KEY]),
-                               last_query + bitcast<i32>(table[unit + HIGH_DIAGONAL]) + 1)));
+  let seen = keys_of_tile(unit, tile_row);
 
   var row_max = negative_infinity;
   var row_sum = vec4(0.0);  // of this invocation's keys alone
@@ -75,7 +67,7 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
   var acc_2 = Block();
   var acc_3 = Block();
 
-  for (var tile_key = first_key; tile_key < end_key; tile_key += TILE_KEYS) {
+  for (var tile_key = seen.first; tile_key < seen.end; tile_key += TILE_KEYS) {
     var p0 = vec4(0.0);
     var p1 = vec4(0.0);
     var p2 = vec4(0.0);
@@ -134,13 +126,13 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
       p3 = dropped(unit, p3, rows, 3u, key);
     }
 
-    for (var half_key = tile_key; half_key < min(end_key, tile_key + TILE_KEYS);
+    for (var half_key = tile_key; half_key < min(seen.end, tile_key + TILE_KEYS);
          half_key += HALF_KEYS) {
       workgroupBarrier();
       if column / 8u == (half_key - tile_key) / HALF_KEYS {
         store_transposed(column % 8u * 64u + quad, p0, p1, p2, p3);
       }
-      let num_keys = min(HALF_KEYS, end_key - half_key);
+      let num_keys = min(HALF_KEYS, seen.end - half_key);
       for (var slab = 0u; slab < num_keys; slab += SLAB_KEYS) {
         if slab > 0u {
           workgroupBarrier();
@@ -149,7 +141,7 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
           let slab_key = half_key + slab + at / SLAB_GROUPS;
           let element_group = first_group + at % SLAB_GROUPS;
           var value = vec4(0.0);
-          if slab_key < end_key && element_group < params.head_dim_v_groups {
+          if slab_key < seen.end && element_group < params.head_dim_v_groups {
             value = load_value(table[unit + V_BEGIN] +
                                    (slab_key - table[unit + FIRST_KEY]) * params.v_row,
                                element_group);

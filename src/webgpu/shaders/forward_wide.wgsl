@@ -94,17 +94,7 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
   let quad = lane / 16u;
   let negative_infinity = vec4(bitcast<f32>(params.negative_infinity));
 
-  // Keys that some row of the tile may see, as far as diagonals go, and those that all rows see.
-  let num_rows = table[unit + NUM_ROWS];
-  let first_query = i32(table[unit + FIRST_QUERY] + tile_row / params.group);
-  let last_query = i32(table[unit + FIRST_QUERY] +
-                       (min(tile_row + TILE_ROWS, num_rows) - 1u) / params.group);
-  let low = bitcast<i32>(table[unit + LOW_DIAGONAL]);
-  let high = bitcast<i32>(table[unit + HIGH_DIAGONAL]);
-  let first_key = u32(max(i32(table[unit + FIRST_KEY]), first_query + low));
-  let end_key = u32(max(0, min(i32(table[unit + END_KEY]), last_query + high + 1)));
-  let first_seen_by_all = last_query + low;
-  let end_seen_by_all = min(i32(end_key), first_query + high + 1);
+  let seen = keys_of_tile(unit, tile_row);
   let is_plain = (params.flags & (CHANGES_SCORES | HAS_MASK)) == 0u;
 
   // What this invocation stages of a slice.
@@ -122,7 +112,7 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
   var o_10 = Block();
   var o_11 = Block();
 
-  for (var tile_key = first_key; tile_key < end_key; tile_key += TILE_KEYS) {
+  for (var tile_key = seen.first; tile_key < seen.end; tile_key += TILE_KEYS) {
     var s_0 = Block();
     var s_1 = Block();
     for (var e = 0u; e < params.head_dim_groups; e += SLICE_GROUPS) {
@@ -163,8 +153,8 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
     }
 
     let key = tile_key + column * 4u;
-    if is_plain && i32(tile_key) >= first_seen_by_all &&
-       i32(tile_key + TILE_KEYS) <= end_seen_by_all {
+    if is_plain && i32(tile_key) >= seen.first_of_all &&
+       i32(tile_key + TILE_KEYS) <= seen.end_of_all {
       s_0 = scaled(s_0, vec4(params.scale_log2));
       s_1 = scaled(s_1, vec4(params.scale_log2));
     } else {
@@ -197,7 +187,7 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
       s_1 = dropped_block(unit, s_1, rows_of(unit, tile_row + quad * 4u + 32u), key);
     }
 
-    let tile_end = min(end_key, tile_key + TILE_KEYS);
+    let tile_end = min(seen.end, tile_key + TILE_KEYS);
     for (var step_key = tile_key; step_key < tile_end; step_key += STEP_KEYS) {
       workgroupBarrier();
       let step_quad = column - (step_key - tile_key) / 4u;  // wraps where it is before the step
@@ -209,7 +199,7 @@ fn forward(@builtin(workgroup_id) workgroup: vec3<u32>,
         let slab_key = step_key + at / SLAB_GROUPS;
         let element_group = first_group + at % SLAB_GROUPS;
         var value = vec4(0.0);
-        if slab_key < end_key && element_group < params.head_dim_v_groups {
+        if slab_key < seen.end && element_group < params.head_dim_v_groups {
           value = load_value(table[unit + V_BEGIN] +
                                  (slab_key - table[unit + FIRST_KEY]) * params.v_row,
                              element_group);

@@ -167,3 +167,23 @@ fn store_lse(unit: u32, first_row: u32, lse: vec4<f32>) {
     lse_data[table[unit + LSE_BEGIN] + first_row + r] = lse[r];
   }
 }
+
+struct TileKeys {
+  // That some row of the tile may see, as far as diagonals go.
+  first: u32,
+  end: u32,
+  // That all rows see, as far as diagonals go.
+  first_of_all: i32,
+  end_of_all: i32,
+}
+
+fn keys_of_tile(unit: u32, tile_row: u32) -> TileKeys {
+  let last_row = min(tile_row + TILE_ROWS, table[unit + NUM_ROWS]) - 1u;
+  let first_query = i32(table[unit + FIRST_QUERY] + tile_row / params.group);
+  let last_query = i32(table[unit + FIRST_QUERY] + last_row / params.group);
+  let low = bitcast<i32>(table[unit + LOW_DIAGONAL]);
+  let high = bitcast<i32>(table[unit + HIGH_DIAGONAL]);
+  let end = u32(max(0, min(i32(table[unit + END_KEY]), last_query + high + 1)));
+  return TileKeys(u32(max(i32(table[unit + FIRST_KEY]), first_query + low)), end, last_query + low,
+                  min(i32(end), first_query + high + 1));
+}
