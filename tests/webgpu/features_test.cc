@@ -118,7 +118,7 @@ TEST_F(WebgpuFeatures, WrongShadersAreFound) {
       {"c < 16u", "c < 15u"},
       {"row_max_1 = new_max_1;", ""},
       {"first_query + high + 1)", "first_query + high + 2)"},
-      {"first_seen_by_all = last_query + low", "first_seen_by_all = last_query + low - 64"},
+      {"end, last_query + low,", "end, last_query + low - 64,"},
       {"store_lse(unit, first_row + 32u, results_1.lse)", "store_lse(unit, 0u, results_1.lse)"},
   };
   ForwardVariant variant = {core::DType::kF32, 1, Output::kStored};
