@@ -168,12 +168,22 @@ TEST(Invariants, ErrorsOfThreadsDoNotMix) {
   EXPECT_EQ(num_wrong, 0);
 }
 
+// Where bf16 dot products are slow (core/choose_row.cc) their rows rank below those of AVX-512.
+bool IsSlowHere(const KernelRow& row) {
+#if defined(__x86_64__)
+  return row.target == "Avx512Bf16" && !__builtin_cpu_is("amd");
+#else
+  (void)row;
+  return false;
+#endif
+}
+
 // Without a forced id the planner takes the best row that can run here.
 TEST(Invariants, PlannerPicksTheHighestRank) {
   for (const Element element : kElements) {
     const KernelRow* best = nullptr;
     for (const KernelRow& row : RunnableForwardRows()) {
-      if (row.backend == "Cpu" && row.Takes(element) &&
+      if (row.backend == "Cpu" && row.Takes(element) && !IsSlowHere(row) &&
           (best == nullptr || row.rank > best->rank)) {
         best = &row;
       }
