@@ -7,7 +7,7 @@ readonly NVRTC_PACKAGE="nvidia-cuda-nvrtc==13.0.88"
 # True when the library would find NVRTC without help.
 has_nvrtc() {
   [[ -n "${HEED_NVRTC:-}" ]] || compgen -G "/usr/local/cuda/lib64/libnvrtc.so.*" >/dev/null ||
-    ldconfig -p 2>/dev/null | grep -q 'libnvrtc\.so'
+    ldconfig -p 2>/dev/null | grep 'libnvrtc\.so' >/dev/null
 }
 
 # NVRTC needs neither a GPU nor a driver. Where there is none, PyPI's goes under build/.

@@ -15,7 +15,7 @@ changed_candidates() {
   base=$(git merge-base HEAD origin/HEAD 2>/dev/null || true)
   if [[ -z "$base" || "$base" == "$(git rev-parse HEAD)" ]]; then base=HEAD~1; fi
   { git diff --name-only --diff-filter=d "$base" 2>/dev/null || true; } | sort -u |
-    comm -12 - <(tidy_candidates) | head -n "$TIDY_MAX_FILES"
+    comm -12 - <(tidy_candidates) | awk -v most="$TIDY_MAX_FILES" 'NR <= most'
 }
 
 # tidy_one FILE: findings go to stdout. On stderr clang-tidy counts what it did not show, which is

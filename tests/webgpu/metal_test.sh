@@ -14,7 +14,8 @@ lack() {
 for tool in spirv-cross spirv-val; do
   command -v "$tool" >/dev/null || lack "$tool is not installed"
 done
-loader="$(ldconfig -p | awk '$1 == "libvulkan.so.1" { print $NF; exit }')"
+# Reads all of ldconfig's list: one that cannot write it to its end fails, and with it the pipeline.
+loader="$(ldconfig -p | awk '$1 == "libvulkan.so.1" && !found { found = 1; print $NF }')"
 [[ -n "$loader" ]] || lack "there is no libvulkan.so.1"
 
 work="$(mktemp -d)"
