@@ -9,6 +9,7 @@
 #include "cpu/decode_keys.h"
 #include "cpu/decode_prefetch.h"
 #include "cpu/decode_terms.h"
+#include "device/kv_quant.h"
 
 namespace heed::cpu {
 namespace {
@@ -39,9 +40,11 @@ bool HasScaleOfRow(const core::KvCacheView& cache) {
 
 bool IsDirect(const core::KvCacheView& cache, const DecodeKernel& kernel) {
   const KvElement element = ElementOf(cache);
+  const bool has_blocks = element == kElementQ8 || element == kElementQ4;
+  const std::int64_t multiple =
+      has_blocks ? std::int64_t{device::kBlockElems} : std::int64_t{kernel.lanes};
   return cache.layout == HEED_KV_LAYOUT_ROWS && cache.num_groups <= 1 &&
-         element < kNumDirectElements && kernel.scores[element] != nullptr &&
-         cache.head_dim % kernel.lanes == 0;
+         kernel.scores[element] != nullptr && cache.head_dim % multiple == 0;
 }
 
 // Bytes of an interleaved row, gathered.
@@ -66,17 +69,6 @@ void LocateRows(const BlockKeys& block, const core::KvCacheView& cache, device::
     for (std::int64_t n = 0; n < run; ++n) pointers[key++] = row + n * row_stride_bytes;
   });
   for (; key % kRowMultiple != 0; ++key) pointers[key] = pointers[key - 1];
-}
-
-// Rows to prefetch while those of the block are read: of the next block, where it has as many.
-void LocateAhead(const BlockKeys& block, const core::KvCacheView& cache, const void** rows,
-                 const void** ahead) {
-  std::copy_n(rows, PaddedElems(block.count()), ahead);
-  const std::int64_t count =
-      std::min<std::int64_t>(block.count(), block.next.end - block.next.begin);
-  if (count > 0) {
-    LocateRows(block, cache, {block.next.begin, block.next.begin + count}, ahead);
-  }
 }
 
 void UnpackRow(const BlockKeys& block, const core::KvCacheView& cache, int key, const void* row,
@@ -115,7 +107,8 @@ FoundRows FindRows(const BlockKeys& block, const core::KvCacheView& cache,
   const bool is_interleaved = cache.layout == HEED_KV_LAYOUT_INTERLEAVED;
   if (!is_interleaved) {
     LocateRows(block, cache, block.keys, pointers);
-    LocateAhead(block, cache, pointers, scratch.ahead);
+    std::copy_n(pointers, PaddedElems(block.count()), scratch.ahead);
+    LocateRowsAhead(block, cache, scratch.ahead);
   }
   if (IsDirect(cache, block.context.kernel)) {
     return {ElementOf(cache), cache.head_dim, scratch.ahead};
@@ -255,8 +248,12 @@ void RunRowBlock(const BlockKeys& block, const DecodeScratch& scratch) {
                                .num_elems = keys.num_elems,
                                .scores = scratch.scores});
 
-  bool is_dead[kDecodeBlock] = {};
-  if (HasTerms(problem.attention.score)) FillTerms(block, scratch, is_dead);
+  bool dead_keys[kDecodeBlock];
+  const bool* is_dead = nullptr;
+  if (HasTerms(problem.attention.score)) {
+    FillTerms(block, scratch, dead_keys);
+    is_dead = dead_keys;
+  }
   if (HasScaleOfRow(problem.k)) FillRowScales(block, problem.k, is_dead, scratch.key_scales);
   if (HasScaleOfRow(problem.v)) FillRowScales(block, problem.v, is_dead, scratch.value_scales);
   // Dropout fills one array for each row in turn.
@@ -274,7 +271,7 @@ void RunRowBlock(const BlockKeys& block, const DecodeScratch& scratch) {
   }
 
   const FoundRows values = FindRows(block, problem.v, scratch, scratch.values);
-  if (HasTerms(problem.attention.score)) {
+  if (is_dead != nullptr) {
     std::memset(scratch.row_bytes, 0,
                 static_cast<std::size_t>(scratch.o_stride_elems) * sizeof(float));
     for (int key = 0; key < block.count(); ++key) {

@@ -6,8 +6,7 @@
 //   block   up to kDecodeBlock consecutive keys on a grid that starts at key 0; key n of a block is
 //           the n-th of those that this call looks at
 //   direct  an element format that the kernels read from the cache as it is; other formats, and
-//   rows
-//           that do not fill whole vectors, are first unpacked to fp32
+//           rows that do not fill whole vectors or blocks, are first unpacked to fp32
 // Arrays of floats are aligned to 64 bytes and padded to kRowMultiple elements a row.
 #ifndef HEED_CPU_DECODE_KERNEL_H_
 #define HEED_CPU_DECODE_KERNEL_H_
@@ -36,8 +35,6 @@ enum KvElement : int {
   kElementQ4,
   kNumKvElements
 };
-// Only the first ones can be direct.
-inline constexpr int kNumDirectElements = 4;
 
 // One row of any format to fp32, scales of groups applied, padding zero.
 struct UnpackArgs {
@@ -57,7 +54,7 @@ struct DecodeScoresArgs {
   const void* const* keys;   // [num_keys], then copies of the last up to a multiple of kRowMultiple
   const void* const* ahead;  // likewise: rows to prefetch, of as many bytes
   int num_keys;
-  std::int64_t num_elems;  // a multiple of the lanes
+  std::int64_t num_elems;  // a multiple of the lanes, and of the elements of a block
   float* scores;           // [num_rows][kDecodeBlock]
 };
 
@@ -118,7 +115,7 @@ struct DecodeValuesArgs {
   const void* const* values;  // [num_keys]
   const void* const* ahead;   // [num_keys]: rows to prefetch
   int num_keys;
-  std::int64_t num_elems;  // a multiple of the lanes
+  std::int64_t num_elems;  // a multiple of the lanes, and of the elements of a block
   const float* rescale;    // [num_rows]
   float* o;                // [num_rows][o_stride_elems]
   std::int64_t o_stride_elems;
@@ -148,9 +145,9 @@ struct DecodeKernel {
   int lanes;
   void (*unpack[kNumKvElements])(const UnpackArgs& args);
   // Of direct elements; null = this kernel has them unpacked. fp32 is always there.
-  void (*scores[kNumDirectElements])(const DecodeScoresArgs& args);
+  void (*scores[kNumKvElements])(const DecodeScoresArgs& args);
   void (*softmax)(DecodeSoftmaxArgs* rows, int num_rows);
-  void (*values[kNumDirectElements])(const DecodeValuesArgs& args);
+  void (*values[kNumKvElements])(const DecodeValuesArgs& args);
   void (*store_row[3])(const StoreDecodeRowArgs& args);  // f32, f16, bf16
   WordForm word_form;
   // Null where interleaved rows are unpacked instead.

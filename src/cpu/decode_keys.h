@@ -38,9 +38,12 @@ void ForRuns(const BlockKeys& block, device::KeyRange keys, Visit visit) {
   }
 }
 
+inline std::int64_t ElementBytes(const core::KvCacheView& cache) {
+  return static_cast<std::int64_t>(core::DTypeBytes(cache.rows.dtype));
+}
+
 inline std::int64_t RowStrideBytes(const core::KvCacheView& cache) {
-  return cache.rows.row_stride_elems *
-         static_cast<std::int64_t>(core::DTypeBytes(cache.rows.dtype));
+  return cache.rows.row_stride_elems * ElementBytes(cache);
 }
 
 }  // namespace heed::cpu

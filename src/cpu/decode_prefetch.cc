@@ -61,6 +61,21 @@ class Lines {
 
 }  // namespace
 
+void LocateRowsAhead(const BlockKeys& block, const core::KvCacheView& cache, const void** rows) {
+  const Share share = ShareOf(block, cache.rows);
+  const std::int64_t row_stride_bytes = RowStrideBytes(cache);
+  const std::int64_t head_stride_bytes = cache.rows.head_stride_elems * ElementBytes(cache);
+  std::int64_t left = block.count();
+  ForRuns(block, share.keys, [&](core::KvSlot at, std::int64_t run) {
+    const std::uint8_t* token = cache.RowBytes(at, share.first_head);
+    for (; run > 0 && left > 0; --run, token += row_stride_bytes) {
+      for (std::int64_t head = 0; head < share.num_heads && left > 0; ++head, --left) {
+        *rows++ = token + head * head_stride_bytes;
+      }
+    }
+  });
+}
+
 void LocateLines(const BlockKeys& block, RowKind kind, std::int64_t num_lines, const void** lines) {
   const core::DecodeProblem& problem = block.context.problem;
   const core::KvCacheView& cache = kind == RowKind::kKeys ? problem.k : problem.v;

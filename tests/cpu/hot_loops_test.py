@@ -19,7 +19,7 @@ import sys
 INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(?:\{vex\}\s+)?(\S+)\s*(.*)$")
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 MULTIPLY = re.compile(r"^(vfn?madd|vdpbf16ps|mulps|fmla|fmad|bfdot)")
-BROADCAST = re.compile(r"^(v?broadcastss|vpbroadcastd|vbroadcastf|shufps|movss|ld1rw?|dup)")
+BROADCAST = re.compile(r"^(v?broadcastss|vpbroadcast[dw]|vbroadcastf|shufps|movss|ld1rw?|dup)")
 EXPONENTIAL = re.compile(r"^(vpslld|pslld|vscalefps|shl|lsl)")
 MATRIX_MULTIPLY = re.compile(r"^tdp(bf16ps|bssd|bsud)")
 WORD_MULTIPLY = re.compile(r"^(vpdpwssd|vpmaddwd|vpdpbusd|sdot|smmla)")

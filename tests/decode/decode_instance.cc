@@ -5,6 +5,9 @@
 #include <cstring>
 #include <limits>
 
+#include "decode/payload.h"
+#include "support/kernel_rows.h"
+#include "support/tested_targets.h"
 #include "support/tolerance.h"
 
 namespace heed::test {
@@ -17,13 +20,6 @@ struct DrawnRow {
   double norm = 0.0;
   double largest = 0.0;  // magnitude that the format could hold with these scales
 };
-
-double Fp8Value(int byte) {
-  const int exponent = byte >> 3 & 0xF, mantissa = byte & 7;
-  const double magnitude =
-      exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
-  return byte & 0x80 ? -magnitude : magnitude;
-}
 
 void Put16(std::uint8_t* at, Element element, double value) { StoreElement(element, at, value); }
 
@@ -185,7 +181,7 @@ void DecodeInstance::FillCache() {
               case HEED_KV_FP8_E4M3: {
                 const int finite = (byte & 0x7F) == 0x7F ? byte ^ 1 : byte;
                 row[d] = static_cast<std::uint8_t>(finite);
-                note(s * Fp8Value(finite), s * 448);
+                note(s * Fp8Number(finite), s * 448);
                 break;
               }
               case HEED_KV_INT4: {
@@ -426,6 +422,29 @@ DecodeResults CollectResults(DecodeInstance& instance) {
   }
   results.cache = instance.CacheBytes();
   return results;
+}
+
+namespace {
+
+bool CanRun(const KernelRow& row) {
+  DecodeCase small;
+  small.lengths = {1};
+  DecodeInstance instance(small);
+  const std::string id(row.id);
+  instance.exec.kernel = id.c_str();
+  heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
+  return heed_plan(HEED_OP_DECODE, &instance.args, &plan) == HEED_OK && plan.kernel_id == id;
+}
+
+}  // namespace
+
+std::vector<std::string> DecodeRowsHere() {
+  std::vector<std::string> rows;
+  for (const KernelRow& row : AllKernelRows()) {
+    const bool is_tested = row.op == "Decode" && row.backend == "Cpu" && TestsRow(row.id);
+    if (is_tested && CanRun(row)) rows.emplace_back(row.id);
+  }
+  return rows;
 }
 
 }  // namespace heed::test

@@ -83,6 +83,9 @@ struct DecodeResults {
 };
 DecodeResults CollectResults(DecodeInstance& instance);
 
+// The CPU's decode rows that can run here and are to be tested.
+std::vector<std::string> DecodeRowsHere();
+
 }  // namespace heed::test
 
 #endif  // HEED_TESTS_DECODE_DECODE_INSTANCE_H_

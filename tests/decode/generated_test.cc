@@ -7,7 +7,6 @@
 #include <string>
 
 #include "decode/decode_instance.h"
-#include "support/kernel_rows.h"
 #include "support/tested_targets.h"
 
 namespace heed::test {
@@ -18,25 +17,6 @@ constexpr std::uint64_t kCases = 60;
 #else
 constexpr std::uint64_t kCases = 400;
 #endif
-
-bool CanRun(const KernelRow& row) {
-  DecodeCase small;
-  small.lengths = {1};
-  DecodeInstance instance(small);
-  const std::string id(row.id);
-  instance.exec.kernel = id.c_str();
-  heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
-  return heed_plan(HEED_OP_DECODE, &instance.args, &plan) == HEED_OK && plan.kernel_id == id;
-}
-
-std::vector<std::string> RowsHere() {
-  std::vector<std::string> rows;
-  for (const KernelRow& row : AllKernelRows()) {
-    const bool is_tested = row.op == "Decode" && row.backend == "Cpu" && TestsRow(row.id);
-    if (is_tested && CanRun(row)) rows.emplace_back(row.id);
-  }
-  return rows;
-}
 
 // Index of the first element outside its bound, -1 for none. Infinities must agree.
 std::ptrdiff_t FirstDifference(const std::vector<double>& got, const std::vector<double>& wanted,
@@ -70,7 +50,7 @@ void CheckCase(std::uint64_t index, const std::vector<std::string>& rows) {
 }
 
 TEST(Decode, GeneratedCases) {
-  const std::vector<std::string> rows = RowsHere();
+  const std::vector<std::string> rows = DecodeRowsHere();
   ASSERT_FALSE(rows.empty());
   if (TestsEverything()) {
     EXPECT_EQ(rows.back(), "cpu.generic.decode.any.d576.q32k128") << "runs everywhere";

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "decode/decode_case.h"
+#include "decode/payload.h"
 #include "support/random.h"
 // After the enumerators that its constants are named as.
 #include "api/owned_tensor.h"
@@ -69,31 +70,12 @@ struct Call {
     return LoadElement(Element::kF16, Payload(slot, head) + d / 32 * block_bytes);
   }
   double Number(std::int64_t slot, std::int64_t head, std::int64_t d) {
-    const std::uint8_t* row = Payload(slot, head);
-    switch (format.format) {
-      case HEED_KV_INT8: {
-        if (format.layout == HEED_KV_LAYOUT_ROWS) return static_cast<std::int8_t>(row[d]);
-        const std::int64_t byte = d / 4 * 64 + slot % 16 * 4 + d % 4;
-        return static_cast<std::int8_t>(
-            Payload(slot / 16 * 16 + byte / format.elems, head)[byte % format.elems]);
-      }
-      case HEED_KV_FP8_E4M3: {
-        const int exponent = row[d] >> 3 & 0xF, mantissa = row[d] & 7;
-        const double magnitude =
-            exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
-        return row[d] & 0x80 ? -magnitude : magnitude;
-      }
-      case HEED_KV_INT4: {
-        const int nibble = d % 2 == 0 ? row[d / 2] & 0xF : row[d / 2] >> 4;
-        return nibble < 8 ? nibble : nibble - 16;
-      }
-      case HEED_KV_Q8_0:
-        return static_cast<std::int8_t>(row[d / 32 * 34 + 2 + d % 32]);
-      default: {
-        const std::uint8_t pair = row[d / 32 * 18 + 2 + d % 16];
-        return (d % 32 < 16 ? pair & 0xF : pair >> 4) - 8;
-      }
+    if (format.layout == HEED_KV_LAYOUT_ROWS) {
+      return PayloadNumber(format.format, Payload(slot, head), d);
     }
+    const std::int64_t byte = d / 4 * 64 + slot % 16 * 4 + d % 4;
+    return static_cast<std::int8_t>(
+        Payload(slot / 16 * 16 + byte / format.elems, head)[byte % format.elems]);
   }
 
   OwnedTensor source{kF32, {2, kSlots, kHeads, kDim}};

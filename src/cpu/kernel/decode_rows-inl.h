@@ -1,4 +1,4 @@
-// Decode kernels for keys and values in rows of float, Half, Bfloat or int8: a vector holds
+// Decode kernels for keys and values in rows of any format of decode_formats-inl.h: a vector holds
 // neighbouring elements of one row. Scores are sums across lanes, taken for as many (row, key)
 // pairs at once as a vector has lanes; values add up without leaving their lanes.
 #ifndef HEED_CPU_KERNEL_DECODE_ROWS_INL_H_
@@ -6,6 +6,7 @@
 
 #include "cpu/decode_kernel.h"
 #include "cpu/element.h"
+#include "cpu/kernel/decode_formats-inl.h"
 #include "cpu/kernel/unroll-inl.h"
 
 namespace heed::cpu {
@@ -18,37 +19,95 @@ HEED_ALWAYS_INLINE inline void PrefetchAhead(const void* line) {
 
 inline constexpr std::int64_t kLineBytes = 64;
 
+// 32, not 16.
+template <class Isa>
+inline constexpr bool kHasManyRegisters = Isa::kAccumulators >= 24;
+
+// Adds the products of a block of elements: q of kRows rows against kKeys keys. What is used again
+// stays in registers as far as there are some: q, or else the scales of the keys.
+template <class Isa, class Format, int kRows, int kKeys>
+HEED_ALWAYS_INLINE inline void AddBlockProducts(const float* q, std::int64_t q_stride_elems,
+                                                const std::uint8_t* const (&keys)[kKeys],
+                                                std::int64_t offset_bytes,
+                                                typename Isa::Vec (&sums)[kRows * kKeys]) {
+  using Vec = typename Isa::Vec;
+  constexpr int kVectors = Format::kBlockElems / Isa::kLanes;
+  const auto query_at = [&](auto r, int vector) HEED_ALWAYS_INLINE {
+    return Isa::LoadUnaligned(q + r.value * q_stride_elems + vector * Isa::kLanes);
+  };
+  const auto add = [&](auto r, auto k, Vec key, Vec query) HEED_ALWAYS_INLINE {
+    auto& sum = sums[r.value * kKeys + k.value];
+    sum = Isa::Fma(key, query, sum);
+  };
+  constexpr int kFewVectors = 4;
+  constexpr bool kHoldsQueries = kHasManyRegisters<Isa> && kRows * kVectors <= kFewVectors;
+  if constexpr (kVectors > 1 && (kRows == 1 || kHoldsQueries)) {
+    Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE {
+      // For want of registers q comes from the cache again.
+      if constexpr (!kHasManyRegisters<Isa>) asm volatile("" ::: "memory");
+      const std::uint8_t* block = keys[k.value] + offset_bytes;
+      const auto scale = Format::LoadScale(block);
+      Unroll<kVectors>([&](auto v) HEED_ALWAYS_INLINE {
+        const auto key = Format::Load(block, v.value, scale);
+        Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE { add(r, k, key, query_at(r, v.value)); });
+      });
+    });
+    return;
+  }
+  typename Format::Scale scales[kKeys];
+  Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE {
+    scales[k.value] = Format::LoadScale(keys[k.value] + offset_bytes);
+  });
+  // Vector after vector: side by side they would share what they unpack, and hold it in registers.
+#pragma GCC unroll 1
+  for (int vector = 0; vector < kVectors; ++vector) {
+    const auto key_at = [&](auto k) HEED_ALWAYS_INLINE {
+      return Format::Load(keys[k.value] + offset_bytes, vector, scales[k.value]);
+    };
+    if constexpr (kRows < kKeys) {
+      Vec queries[kRows];
+      Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE { queries[r.value] = query_at(r, vector); });
+      Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE {
+        const auto key = key_at(k);
+        Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE { add(r, k, key, queries[r.value]); });
+      });
+    } else {
+      Vec at[kKeys];
+      Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE { at[k.value] = key_at(k); });
+      Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
+        const auto query = query_at(r, vector);
+        Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE { add(r, k, at[k.value], query); });
+      });
+    }
+  }
+}
+
 // kRows query rows against kLanes / kRows keys.
-template <class Isa, class Element, int kRows>
+template <class Isa, class Format, int kRows>
 HEED_ALWAYS_INLINE inline void ScoreKeys(const DecodeScoresArgs& args, int first_row,
                                          int first_key) {
   constexpr int kKeys = Isa::kLanes / kRows;
   typename Isa::Vec sums[Isa::kLanes];
   Unroll<Isa::kLanes>([&](auto i) HEED_ALWAYS_INLINE { sums[i.value] = Isa::Set(0.0f); });
-  const Element* keys[kKeys];
-  const Element* ahead[kKeys];
+  const std::uint8_t* keys[kKeys];
+  const std::uint8_t* ahead[kKeys];
   // Other rows find everything prefetched.
   const void* const* next = first_row == 0 ? args.ahead : args.keys;
   Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE {
-    keys[k.value] = static_cast<const Element*>(args.keys[first_key + k.value]);
-    ahead[k.value] = static_cast<const Element*>(next[first_key + k.value]);
+    keys[k.value] = static_cast<const std::uint8_t*>(args.keys[first_key + k.value]);
+    ahead[k.value] = static_cast<const std::uint8_t*>(next[first_key + k.value]);
   });
   const float* q = args.q + first_row * args.q_stride_elems;
-  for (std::int64_t d = 0; d < args.num_elems; d += Isa::kLanes) {
-    typename Isa::Vec key[kKeys];
-    Unroll<kKeys>([&](auto k)
-                      HEED_ALWAYS_INLINE { key[k.value] = Isa::LoadUnaligned(keys[k.value] + d); });
+  const std::int64_t row_bytes = args.num_elems / Format::kBlockElems * Format::kBlockBytes;
+  for (std::int64_t offset_bytes = 0; offset_bytes < row_bytes;
+       offset_bytes += Format::kBlockBytes) {
     // Once a line.
-    if (d * static_cast<std::int64_t>(sizeof(Element)) % kLineBytes == 0) {
-      Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE { PrefetchAhead(ahead[k.value] + d); });
+    if (offset_bytes % kLineBytes < Format::kBlockBytes) {
+      Unroll<kKeys>([&](auto k)
+                        HEED_ALWAYS_INLINE { PrefetchAhead(ahead[k.value] + offset_bytes); });
     }
-    Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
-      const auto query = Isa::LoadUnaligned(q + r.value * args.q_stride_elems + d);
-      Unroll<kKeys>([&](auto k) HEED_ALWAYS_INLINE {
-        constexpr int kSum = r.value * kKeys + k.value;
-        sums[kSum] = Isa::Fma(key[k.value], query, sums[kSum]);
-      });
-    });
+    AddBlockProducts<Isa, Format, kRows, kKeys>(q, args.q_stride_elems, keys, offset_bytes, sums);
+    q += Format::kBlockElems;
   }
   alignas(64) float totals[Isa::kLanes];
   Isa::StoreUnaligned(totals, Isa::SumEach(sums));
@@ -62,22 +121,24 @@ HEED_ALWAYS_INLINE inline void ScoreKeys(const DecodeScoresArgs& args, int first
 template <class Isa>
 inline constexpr int kScoreRows = Isa::kLanes < 8 ? Isa::kLanes : 8;
 
-template <class Isa, class Element>
+template <class Isa, class Format>
 void RowScores(const DecodeScoresArgs& args) {
   ForRowGroups<kScoreRows<Isa>>(
       0, args.num_rows, [&](auto rows, std::int64_t row) HEED_ALWAYS_INLINE {
         for (int key = 0; key < args.num_keys; key += Isa::kLanes / rows.value) {
-          ScoreKeys<Isa, Element, rows.value>(args, static_cast<int>(row), key);
+          ScoreKeys<Isa, Format, rows.value>(args, static_cast<int>(row), key);
         }
       });
 }
 
-// kRows rows of o, kVectors vectors of elements from first_elem on.
-template <class Isa, class Element, int kRows, int kVectors>
+// kRows rows of o, kVectors vectors of elements from first_vector on, a multiple of kVectors.
+template <class Isa, class Format, int kRows, int kVectors>
 HEED_ALWAYS_INLINE inline void AddValues(const DecodeValuesArgs& args, int first_row,
-                                         std::int64_t first_elem) {
+                                         std::int64_t first_vector) {
+  constexpr int kPerBlock = Format::kBlockElems / Isa::kLanes;
+  constexpr int kBlocks = kVectors < kPerBlock ? 1 : kVectors / kPerBlock;
   typename Isa::Vec sums[kRows][kVectors];
-  float* o = args.o + first_row * args.o_stride_elems + first_elem;
+  float* o = args.o + first_row * args.o_stride_elems + first_vector * Isa::kLanes;
   const float* weights = args.weights + first_row * kDecodeBlock;
   Unroll<kRows>([&](auto r) HEED_ALWAYS_INLINE {
     const auto rescale = Isa::Set(args.rescale[first_row + r.value]);
@@ -88,18 +149,25 @@ HEED_ALWAYS_INLINE inline void AddValues(const DecodeValuesArgs& args, int first
   });
   // Other rows find everything prefetched.
   const void* const* next = first_row == 0 ? args.ahead : args.values;
-  constexpr std::int64_t kWidthBytes =
-      kVectors * Isa::kLanes * static_cast<std::int64_t>(sizeof(Element));
+  const std::int64_t offset_bytes = first_vector / kPerBlock * Format::kBlockBytes;
+  // Inside the block, where it has more vectors than are summed.
+  const int first_of_block = kVectors < kPerBlock ? static_cast<int>(first_vector % kPerBlock) : 0;
+  constexpr std::int64_t kWidthBytes = std::int64_t{kBlocks} * Format::kBlockBytes /
+                                       (kVectors < kPerBlock ? kPerBlock / kVectors : 1);
   for (int key = 0; key < args.num_keys; ++key) {
-    const Element* row = static_cast<const Element*>(args.values[key]) + first_elem;
-    const Element* ahead = static_cast<const Element*>(next[key]) + first_elem;
+    const std::uint8_t* row = static_cast<const std::uint8_t*>(args.values[key]) + offset_bytes;
+    const std::uint8_t* ahead = static_cast<const std::uint8_t*>(next[key]) + offset_bytes;
     constexpr int kLines = static_cast<int>((kWidthBytes + kLineBytes - 1) / kLineBytes);
-    Unroll<kLines>([&](auto line) HEED_ALWAYS_INLINE {
-      constexpr std::int64_t kLineElems = kLineBytes / static_cast<std::int64_t>(sizeof(Element));
-      PrefetchAhead(ahead + line.value * kLineElems);
+    Unroll<kLines>([&](auto line)
+                       HEED_ALWAYS_INLINE { PrefetchAhead(ahead + line.value * kLineBytes); });
+    typename Format::Scale scales[kBlocks];
+    Unroll<kBlocks>([&](auto b) HEED_ALWAYS_INLINE {
+      scales[b.value] = Format::LoadScale(row + b.value * Format::kBlockBytes);
     });
     const auto value_at = [&](auto v) HEED_ALWAYS_INLINE {
-      return Isa::LoadUnaligned(row + v.value * Isa::kLanes);
+      constexpr int kBlock = v.value / kPerBlock;
+      return Format::Load(row + kBlock * Format::kBlockBytes, first_of_block + v.value % kPerBlock,
+                          scales[kBlock]);
     };
     const auto weight_at = [&](auto r) HEED_ALWAYS_INLINE {
       return Isa::Broadcast(weights + r.value * kDecodeBlock + key);
@@ -135,9 +203,9 @@ HEED_ALWAYS_INLINE inline void AddValues(const DecodeValuesArgs& args, int first
 
 // Sums that stay in registers beside the operands.
 template <class Isa>
-inline constexpr int kValueSums = Isa::kAccumulators >= 24 ? 16 : 8;
+inline constexpr int kValueSums = kHasManyRegisters<Isa> ? 16 : 8;
 
-template <class Isa, class Element>
+template <class Isa, class Format>
 void RowValues(const DecodeValuesArgs& args) {
   ForRowGroups<kScoreRows<Isa>>(
       0, args.num_rows, [&](auto rows, std::int64_t row) HEED_ALWAYS_INLINE {
@@ -145,8 +213,8 @@ void RowValues(const DecodeValuesArgs& args) {
         constexpr int kVectors = kMost < 8 ? kMost : 8;
         ForRowGroups<kVectors>(0, args.num_elems / Isa::kLanes,
                                [&](auto vectors, std::int64_t vector) HEED_ALWAYS_INLINE {
-                                 AddValues<Isa, Element, rows.value, vectors.value>(
-                                     args, static_cast<int>(row), vector * Isa::kLanes);
+                                 AddValues<Isa, Format, rows.value, vectors.value>(
+                                     args, static_cast<int>(row), vector);
                                });
       });
 }

@@ -17,9 +17,9 @@ constexpr DecodeKernel Fp32DecodeKernel() {
       .unpack = {UnpackElements<Isa, float>, UnpackElements<Isa, Half>, UnpackElements<Isa, Bfloat>,
                  UnpackElements<Isa, std::int8_t>, UnpackFp8<Isa>, UnpackInt4<Isa>, UnpackQ8<Isa>,
                  UnpackQ4<Isa>},
-      .scores = {RowScores<Isa, float>, nullptr, nullptr, nullptr},
+      .scores = {RowScores<Isa, ElementRows<Isa, float>>},
       .softmax = DecodeSoftmax<Isa>,
-      .values = {RowValues<Isa, float>, nullptr, nullptr, nullptr},
+      .values = {RowValues<Isa, ElementRows<Isa, float>>},
       .store_row = {StoreDecodeRow<Isa, float>, StoreDecodeRow<Isa, Half>,
                     StoreDecodeRow<Isa, Bfloat>},
       .word_form = WordForm::kPairs,
@@ -29,16 +29,23 @@ constexpr DecodeKernel Fp32DecodeKernel() {
   };
 }
 
-// Every direct element that a vector can be loaded from.
+template <class Isa, class Format>
+constexpr void SetFormat(KvElement element, DecodeKernel* kernel) {
+  kernel->scores[element] = RowScores<Isa, Format>;
+  kernel->values[element] = RowValues<Isa, Format>;
+}
+
+// Every format, as rows.
 template <class Isa>
 constexpr DecodeKernel RowDecodeKernel() {
   DecodeKernel kernel = Fp32DecodeKernel<Isa>();
-  kernel.scores[kElementF16] = RowScores<Isa, Half>;
-  kernel.scores[kElementBF16] = RowScores<Isa, Bfloat>;
-  kernel.scores[kElementI8] = RowScores<Isa, std::int8_t>;
-  kernel.values[kElementF16] = RowValues<Isa, Half>;
-  kernel.values[kElementBF16] = RowValues<Isa, Bfloat>;
-  kernel.values[kElementI8] = RowValues<Isa, std::int8_t>;
+  SetFormat<Isa, ElementRows<Isa, Half>>(kElementF16, &kernel);
+  SetFormat<Isa, ElementRows<Isa, Bfloat>>(kElementBF16, &kernel);
+  SetFormat<Isa, ElementRows<Isa, std::int8_t>>(kElementI8, &kernel);
+  SetFormat<Isa, Fp8Rows<Isa>>(kElementF8, &kernel);
+  SetFormat<Isa, Int4Rows<Isa>>(kElementI4, &kernel);
+  SetFormat<Isa, Q8Rows<Isa>>(kElementQ8, &kernel);
+  SetFormat<Isa, Q4Rows<Isa>>(kElementQ4, &kernel);
   return kernel;
 }
 

@@ -16,6 +16,35 @@ struct DecodeAvx2 : Avx2 {
     const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
   }
+  HEED_ALWAYS_INLINE static Vec BroadcastHalf(const void* half) {
+    short bits;
+    __builtin_memcpy(&bits, half, sizeof(bits));
+    return _mm256_cvtph_ps(_mm_set1_epi16(bits));
+  }
+  // fp8-e4m3 with the exponent of a half: 2^-8 of the value. The one magnitude that is NaN is the
+  // one from which another 0x80 reaches the exponent's upper bit.
+  HEED_ALWAYS_INLINE static Vec LoadFp8AsHalves(const std::uint8_t* p) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    const __m128i spread = _mm_slli_epi16(_mm_cvtepi8_epi16(bytes), 7);
+    const __m128i halves = _mm_and_si128(spread, _mm_set1_epi16(static_cast<short>(0xBF80)));
+    const __m128i nan =
+        _mm_and_si128(_mm_add_epi16(halves, _mm_set1_epi16(0x80)), _mm_set1_epi16(0x4000));
+    return _mm256_cvtph_ps(_mm_or_si128(halves, nan));
+  }
+  // Signed nibbles, the low one of a byte first.
+  HEED_ALWAYS_INLINE static Vec LoadNibblePairs(const std::uint8_t* p) {
+    int bytes;
+    __builtin_memcpy(&bytes, p, sizeof(bytes));
+    const __m256i at_top =
+        _mm256_sllv_epi32(_mm256_set1_epi32(bytes), _mm256_setr_epi32(28, 24, 20, 16, 12, 8, 4, 0));
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(at_top, 28));
+  }
+  // Nibbles of kLanes bytes, which stand for -8 to 7; shift = 4 takes the upper ones.
+  HEED_ALWAYS_INLINE static Vec LoadOffsetNibbles(const std::uint8_t* p, int shift) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    const __m128i nibbles = _mm_and_si128(_mm_srli_epi16(bytes, shift), _mm_set1_epi8(0xF));
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_sub_epi8(nibbles, _mm_set1_epi8(8))));
+  }
   // Lane n of the result is the sum of the lanes of x[n].
   HEED_ALWAYS_INLINE static Vec SumEach(const Vec (&x)[kLanes]) {
     Vec pairs[4], fours[2];

@@ -16,6 +16,37 @@ struct DecodeAvx512 : Avx512 {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
   }
+  HEED_ALWAYS_INLINE static Vec BroadcastHalf(const void* half) {
+    short bits;
+    __builtin_memcpy(&bits, half, sizeof(bits));
+    return _mm512_cvtph_ps(_mm256_set1_epi16(bits));
+  }
+  // fp8-e4m3 with the exponent of a half: 2^-8 of the value. The one magnitude that is NaN is the
+  // one from which another 0x80 reaches the exponent's upper bit.
+  HEED_ALWAYS_INLINE static Vec LoadFp8AsHalves(const std::uint8_t* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    const __m256i spread = _mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7);
+    const __m256i halves = _mm256_and_si256(spread, _mm256_set1_epi16(kFp8Mask));
+    const __m256i nan = _mm256_and_si256(_mm256_add_epi16(halves, _mm256_set1_epi16(0x80)),
+                                         _mm256_set1_epi16(0x4000));
+    return _mm512_cvtph_ps(_mm256_or_si256(halves, nan));
+  }
+  // Signed nibbles, the low one of a byte first. A permutation looks at no more than a nibble.
+  HEED_ALWAYS_INLINE static Vec LoadNibblePairs(const std::uint8_t* p) {
+    const __m512i bytes =
+        _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+    const __m512i nibbles = _mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28));
+    return _mm512_permutexvar_ps(
+        nibbles, _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1));
+  }
+  // Nibbles of kLanes bytes, which stand for -8 to 7; shift = 4 takes the upper ones.
+  HEED_ALWAYS_INLINE static Vec LoadOffsetNibbles(const std::uint8_t* p, int shift) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    const __m512i nibbles =
+        _mm512_srli_epi32(_mm512_cvtepu8_epi32(bytes), static_cast<unsigned>(shift));
+    return _mm512_permutexvar_ps(
+        nibbles, _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7));
+  }
   // Lane n of the result is the sum of the lanes of x[n].
   HEED_ALWAYS_INLINE static Vec SumEach(const Vec (&x)[kLanes]) {
     Vec pairs[8], fours[4], eights[2];
@@ -97,6 +128,7 @@ struct DecodeAvx512 : Avx512 {
   HEED_ALWAYS_INLINE static Ints SumHalves(Ints low, Ints high) { return AddQuarters(low, high); }
 
  private:
+  static constexpr short kFp8Mask = static_cast<short>(0xBF80);
   static constexpr int kEven = 0x88, kOdd = 0xDD;
 
   // {a0 + a1, a2 + a3, b0 + b1, b2 + b3} of the quarters of a and b.

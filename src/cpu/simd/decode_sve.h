@@ -31,6 +31,33 @@ struct DecodeSve : DecodeArmInts<Sve> {
   HEED_ALWAYS_INLINE static Vec LoadUnaligned(const std::int8_t* p) {
     return svcvt_f32_s32_x(svptrue_b32(), svld1sb_s32(svptrue_b32(), p));
   }
+  HEED_ALWAYS_INLINE static Vec BroadcastHalf(const void* half) {
+    std::uint16_t bits;
+    __builtin_memcpy(&bits, half, sizeof(bits));
+    return svcvt_f32_f16_x(svptrue_b32(), svreinterpret_f16_u32(svdup_n_u32(bits)));
+  }
+  // fp8-e4m3 with the exponent of a half: 2^-8 of the value. The one magnitude that is NaN is the
+  // one from which another 0x80 reaches the exponent's upper bit.
+  HEED_ALWAYS_INLINE static Vec LoadFp8AsHalves(const std::uint8_t* p) {
+    const Bits bytes = svld1ub_u32(svptrue_b32(), p);
+    const Bits halves = (bytes << 7 & 0x3F80u) | (bytes << 8 & 0x8000u);
+    const Bits nan = (halves + 0x80u) & 0x4000u;
+    return svcvt_f32_f16_x(svptrue_b32(), svreinterpret_f16_u32(halves | nan));
+  }
+  // Signed nibbles, the low one of a byte first.
+  HEED_ALWAYS_INLINE static Vec LoadNibblePairs(const std::uint8_t* p) {
+    const svbool_t lanes = svwhilelt_b8_s32(0, kLanes / 2);
+    const svuint8_t bytes = svld1_u8(lanes, p);
+    const svuint16_t twice = svunpklo_u16(svzip1_u8(bytes, bytes));
+    const Bits wide = svunpklo_u32(twice);
+    return ToFloat(__builtin_bit_cast(Ints, wide << NibbleShifts()) >> 28);
+  }
+  // Nibbles of kLanes bytes, which stand for -8 to 7; shift = 4 takes the upper ones.
+  HEED_ALWAYS_INLINE static Vec LoadOffsetNibbles(const std::uint8_t* p, int shift) {
+    const Bits bytes = svld1ub_u32(svptrue_b32(), p);
+    const Bits nibbles = bytes >> static_cast<std::uint32_t>(shift) & 0xFu;
+    return ToFloat(__builtin_bit_cast(Ints, nibbles) - 8);
+  }
   // Lane n of the result is the sum of the lanes of x[n].
   HEED_ALWAYS_INLINE static Vec SumEach(const Vec (&x)[kLanes]) {
     return SumOf<kLanes>([&](auto n) HEED_ALWAYS_INLINE { return x[n.value]; });
@@ -69,6 +96,11 @@ struct DecodeSve : DecodeArmInts<Sve> {
   HEED_ALWAYS_INLINE static Ints SumHalves(Ints low, Ints high) { return AddFours(low, high); }
 
  private:
+  HEED_ALWAYS_INLINE static Bits NibbleShifts() {
+    Bits shifts;
+    for (int i = 0; i < kLanes; ++i) shifts[i] = i % 2 == 0 ? 28 : 24;
+    return shifts;
+  }
   // Sums of neighbours, those of a first.
   HEED_ALWAYS_INLINE static Vec AddPairs(Vec a, Vec b) {
     return Add(svuzp1_f32(a, b), svuzp2_f32(a, b));
