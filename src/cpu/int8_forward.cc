@@ -125,7 +125,7 @@ class Job {
       }
     }
     for (std::int64_t n = 0; n < num_tiles; ++n) {
-      FinishInt8Tile(context_, &tiles[n], static_cast<float*>(memory.wide));
+      FinishInt8Tile(context_, head, &tiles[n], static_cast<float*>(memory.wide));
     }
     if (context_.kernel.stop_thread != nullptr) context_.kernel.stop_thread();
   }

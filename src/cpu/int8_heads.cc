@@ -114,9 +114,16 @@ bool HasTokenScales(const core::ForwardProblem& problem) {
 void FillInt8Factors(const core::ForwardProblem& problem, const Int8KeySpan& keys, int key_exponent,
                      const Int8Head& head) {
   const auto [head_index, first, end] = keys;
-  if (problem.int8.softmax == HEED_INT8_SOFTMAX_FIXED) return;
   const std::int64_t batch = head_index / problem.shape.num_kv_heads;
   const std::int64_t kv_head = head_index % problem.shape.num_kv_heads;
+  if (first == 0 && problem.int8.has_channel_scales()) {
+    const std::int64_t padded_dims = CeilDiv(problem.shape.head_dim_v, kInt8DimStep) * kInt8DimStep;
+    for (std::int64_t d = 0; d < padded_dims; ++d) {
+      head.column_factors[d] =
+          d < problem.shape.head_dim_v ? problem.int8.v.At(batch, kv_head, d) : 0.0f;
+    }
+  }
+  if (problem.int8.softmax == HEED_INT8_SOFTMAX_FIXED) return;
   const double log2_scale = problem.score.scale * device::kLog2E;
   const bool is_uniform = HasUniformKeys(problem);
   for (std::int64_t key = first; key < end; ++key) {

@@ -29,7 +29,7 @@ struct Int8KeySpan {
 // Packs some keys and their values as the kernel and the arithmetic of P V read them.
 void PackInt8Head(const core::ForwardProblem& problem, const Int8KeySpan& keys,
                   const Int8Kernel& kernel, const Int8Head& head);
-// Fills what the scales of some keys say.
+// Fills what the scales of some keys say, and with the first ones those of the channels.
 void FillInt8Factors(const core::ForwardProblem& problem, const Int8KeySpan& keys, int key_exponent,
                      const Int8Head& head);
 

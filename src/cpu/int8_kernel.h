@@ -131,10 +131,11 @@ struct Int8WeighArgs {
   Int8FloatWeightsArgs weights;  // scores: [kInt8FloatBlock][kInt8TileRows], out only
 };
 
-// rows[row][d] = factor[row] * o[d][row]
+// rows[row][d] = factor[row] * o[d][row] * column_factors[d]
 struct Int8RowsArgs {
   const float* o;
-  const float* factor;  // [kInt8TileRows]
+  const float* factor;          // [kInt8TileRows]
+  const float* column_factors;  // [padded_dims]; null = 1
   std::int64_t padded_dims;
   float* rows;  // [kInt8TileRows][padded_dims]
 };

@@ -48,10 +48,12 @@ Int8Layout MakeInt8Layout(const core::ForwardProblem& problem) {
   layout.key_factors_at = layout.key_bias_at + key_words;
   layout.value_factors_at = layout.key_factors_at + key_words;
   layout.value_units_at = layout.value_factors_at + key_words;
-  layout.head_bytes = layout.value_units_at +
-                      Align(static_cast<std::size_t>(layout.padded_keys) / kKeys * kWordBytes);
-
+  layout.column_factors_at =
+      layout.value_units_at +
+      Align(static_cast<std::size_t>(layout.padded_keys) / kKeys * kWordBytes);
   const auto padded_dims = static_cast<std::size_t>(layout.padded_dims);
+  layout.head_bytes = layout.column_factors_at + Align(padded_dims * kWordBytes);
+
   // A matrix unit reads whole cache lines of a row: 16 steps of the smallest format.
   layout.query_bytes = std::max(
       static_cast<std::size_t>(layout.num_steps) * Int8QueryStepBytes(Int8QueryFormat::kInts),
@@ -77,7 +79,8 @@ Int8Head Int8Layout::Head(std::uint8_t* workspace, std::int64_t head) const {
           reinterpret_cast<std::int32_t*>(at + key_bias_at),
           reinterpret_cast<float*>(at + key_factors_at),
           reinterpret_cast<float*>(at + value_factors_at),
-          reinterpret_cast<float*>(at + value_units_at)};
+          reinterpret_cast<float*>(at + value_units_at),
+          reinterpret_cast<float*>(at + column_factors_at)};
 }
 
 Int8WorkerMemory Int8Layout::Worker(std::uint8_t* workspace, std::int64_t worker) const {

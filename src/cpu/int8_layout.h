@@ -26,6 +26,7 @@ struct Int8Head {
                            // in units of 2^Int8Context.key_exponent
   float* value_factors;    // [padded_keys], of scales per token; 0 past the last key
   float* value_units;      // [padded_keys / kInt8FloatBlock]: what value_factors are relative to
+  float* column_factors;   // [padded_dims]: scales of v's channels
 };
 
 struct Int8WorkerMemory {
@@ -41,7 +42,7 @@ struct Int8Layout {
   std::int64_t padded_keys = 0;
   std::int64_t num_heads = 0;  // of keys, in all sequences
   std::size_t values_at = 0, key_bias_at = 0, key_factors_at = 0, value_factors_at = 0,
-              value_units_at = 0, head_bytes = 0;
+              value_units_at = 0, column_factors_at = 0, head_bytes = 0;
   std::size_t query_bytes = 0, tile_bytes = 0;
   std::size_t wide_at = 0, tiles_at = 0, worker_bytes = 0;
 

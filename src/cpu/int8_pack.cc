@@ -32,13 +32,87 @@ Group LoadGroup(const std::int8_t* row, std::int64_t d, std::int64_t head_dim) {
   return group;
 }
 
-void PackBytesRow(const std::int8_t* row, std::int64_t head_dim, std::uint32_t turned_bits,
+// 16 bytes of four rows are transposed at once, as groups or as bytes.
+constexpr int kSquareRows = 4;
+constexpr int kVectorBytes = 16;
+typedef std::uint32_t GroupVector __attribute__((vector_size(kVectorBytes)));
+typedef std::uint8_t ByteVector __attribute__((vector_size(kVectorBytes)));
+
+template <class Vector>
+Vector LoadVector(const std::int8_t* from) {
+  Vector x;
+  std::memcpy(&x, from, sizeof(x));
+  return x;
+}
+
+// to[n * stride + row] = group n of each row, its bits turned.
+void TransposeGroups(const std::int8_t* const* rows, std::int64_t d, std::uint32_t turned_bits,
+                     std::uint32_t* to, std::int64_t stride) {
+  const auto a = LoadVector<GroupVector>(rows[0] + d), b = LoadVector<GroupVector>(rows[1] + d);
+  const auto c = LoadVector<GroupVector>(rows[2] + d), e = LoadVector<GroupVector>(rows[3] + d);
+  const GroupVector low_ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) ^ turned_bits;
+  const GroupVector low_ce = __builtin_shufflevector(c, e, 0, 4, 1, 5) ^ turned_bits;
+  const GroupVector high_ab = __builtin_shufflevector(a, b, 2, 6, 3, 7) ^ turned_bits;
+  const GroupVector high_ce = __builtin_shufflevector(c, e, 2, 6, 3, 7) ^ turned_bits;
+  const GroupVector columns[] = {__builtin_shufflevector(low_ab, low_ce, 0, 1, 4, 5),
+                                 __builtin_shufflevector(low_ab, low_ce, 2, 3, 6, 7),
+                                 __builtin_shufflevector(high_ab, high_ce, 0, 1, 4, 5),
+                                 __builtin_shufflevector(high_ab, high_ce, 2, 3, 6, 7)};
+  for (const GroupVector& column : columns) {
+    std::memcpy(to, &column, sizeof(column));
+    to += stride;
+  }
+}
+
+// The groups of kSquareRows rows of head_dim bytes, those of a row one after the other `stride`
+// words apart.
+void PackGroups(const std::int8_t* const* rows, std::int64_t head_dim, std::uint32_t turned_bits,
+                std::uint32_t* words, std::int64_t stride) {
+  std::int64_t d = 0;
+  for (; d + kVectorBytes <= head_dim; d += kVectorBytes) {
+    TransposeGroups(rows, d, turned_bits, words, stride);
+    words += kVectorBytes / kInt8Group * stride;
+  }
+  for (; d < head_dim; d += kInt8Group) {
+    for (int n = 0; n < kSquareRows; ++n) {
+      words[n] = __builtin_bit_cast(std::uint32_t, LoadGroup(rows[n], d, head_dim)) ^ turned_bits;
+    }
+    words += stride;
+  }
+}
+
+// Of rows that may be missing, which are then 0.
+void PackByteRows(const std::int8_t* const* rows, std::int64_t head_dim, std::uint32_t turned_bits,
                   std::uint32_t* words) {
+  if (std::find(rows, rows + kSquareRows, nullptr) == rows + kSquareRows) {
+    return PackGroups(rows, head_dim, turned_bits, words, kInt8TileRows);
+  }
   for (std::int64_t d = 0; d < head_dim; d += kInt8Group) {
-    const Group group = row != nullptr ? LoadGroup(row, d, head_dim) : Group{};
-    *words = __builtin_bit_cast(std::uint32_t, group) ^ turned_bits;
+    for (int n = 0; n < kSquareRows; ++n) {
+      const Group group = rows[n] != nullptr ? LoadGroup(rows[n], d, head_dim) : Group{};
+      words[n] = __builtin_bit_cast(std::uint32_t, group) ^ turned_bits;
+    }
     words += kInt8TileRows;
   }
+}
+
+// to[element][row] of kVectorBytes elements of kSquareRows rows.
+void TransposeBytes(const std::int8_t* const* rows, std::int64_t d, std::uint8_t* to) {
+  const auto a = LoadVector<ByteVector>(rows[0] + d), b = LoadVector<ByteVector>(rows[1] + d);
+  const auto c = LoadVector<ByteVector>(rows[2] + d), e = LoadVector<ByteVector>(rows[3] + d);
+  const auto low = [](ByteVector x, ByteVector y) {
+    return __builtin_shufflevector(x, y, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  };
+  const auto high = [](ByteVector x, ByteVector y) {
+    return __builtin_shufflevector(x, y, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+                                   31);
+  };
+  // Bytes a0 c0 a1 c1 ... and b0 e0 b1 e1 ..., which then meet as a0 b0 c0 e0.
+  const ByteVector low_ac = low(a, c), high_ac = high(a, c), low_be = low(b, e),
+                   high_be = high(b, e);
+  const ByteVector quads[] = {low(low_ac, low_be), high(low_ac, low_be), low(high_ac, high_be),
+                              high(high_ac, high_be)};
+  std::memcpy(to, quads, sizeof(quads));
 }
 
 void PackWordsRow(const std::int8_t* row, std::int64_t head_dim, std::uint32_t* words) {
@@ -137,7 +211,15 @@ void PackInt8Keys(const Int8Matrix& keys, std::int64_t first, std::int64_t end,
                   std::int8_t* packed) {
   const std::int64_t num_steps = CeilDiv(keys.head_dim, kInt8Group);
   const std::int64_t padded_end = CeilDiv(end, kInt8Block) * kInt8Block;
-  for (std::int64_t key = first; key < padded_end; ++key) {
+  std::int64_t key = first;
+  for (; key + kSquareRows <= end; key += kSquareRows) {
+    const std::int8_t* rows[kSquareRows];
+    for (int n = 0; n < kSquareRows; ++n) rows[n] = keys.data + (key + n) * keys.row_stride;
+    std::int8_t* to =
+        packed + key / kInt8Block * num_steps * kInt8StepBytes + key % kInt8Block * kInt8Group;
+    PackGroups(rows, keys.head_dim, 0, reinterpret_cast<std::uint32_t*>(to), kInt8Block);
+  }
+  for (; key < padded_end; ++key) {
     std::int8_t* to =
         packed + key / kInt8Block * num_steps * kInt8StepBytes + key % kInt8Block * kInt8Group;
     const std::int8_t* from = key < end ? keys.data + key * keys.row_stride : nullptr;
@@ -164,6 +246,12 @@ void PackInt8Values(const Int8Matrix& values, std::int64_t first, std::int64_t e
     for (std::int64_t d = 0; d < padded_dims; d += kInt8Block) {
       std::int8_t* to = packed + d / kInt8Block * tile_bytes + key / kInt8Group * kInt8StepBytes;
       const auto count = static_cast<int>(std::min<std::int64_t>(kInt8Block, values.head_dim - d));
+      if (count == kInt8Block && num_rows == kInt8Group) {
+        for (int n = 0; n < kInt8Block; n += kVectorBytes) {
+          TransposeBytes(rows, d + n, reinterpret_cast<std::uint8_t*>(to) + n * kInt8Group);
+        }
+        continue;
+      }
       std::uint32_t words[kInt8Block] = {};
       for (int n = 0; n < count; ++n) {
         words[n] = (std::uint32_t{static_cast<std::uint8_t>(rows[0][d + n])} |
@@ -238,21 +326,17 @@ std::size_t Int8QueryStepBytes(Int8QueryFormat format) {
 
 void PackInt8Queries(const std::int8_t* const (&rows)[kInt8TileRows], std::int64_t head_dim,
                      Int8QueryFormat format, void* packed) {
+  static_assert(kInt8TileRows % kSquareRows == 0);
   auto* words = static_cast<std::uint32_t*>(packed);
-  for (int row = 0; row < kInt8TileRows; ++row) {
-    switch (format) {
-      case Int8QueryFormat::kInts:
-        PackIntsRow(rows[row], head_dim, words + row);
-        break;
-      case Int8QueryFormat::kWords:
-        PackWordsRow(rows[row], head_dim, words + row);
-        break;
-      case Int8QueryFormat::kSigned:
-        PackBytesRow(rows[row], head_dim, 0, words + row);
-        break;
-      case Int8QueryFormat::kUnsigned:
-        PackBytesRow(rows[row], head_dim, kSignBits, words + row);
-        break;
+  const bool is_bytes = format == Int8QueryFormat::kSigned || format == Int8QueryFormat::kUnsigned;
+  const std::uint32_t turned_bits = format == Int8QueryFormat::kUnsigned ? kSignBits : 0;
+  for (int row = 0; row < kInt8TileRows; row += is_bytes ? kSquareRows : 1) {
+    if (format == Int8QueryFormat::kInts) {
+      PackIntsRow(rows[row], head_dim, words + row);
+    } else if (format == Int8QueryFormat::kWords) {
+      PackWordsRow(rows[row], head_dim, words + row);
+    } else {
+      PackByteRows(rows + row, head_dim, turned_bits, words + row);
     }
   }
 }

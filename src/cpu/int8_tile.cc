@@ -36,6 +36,13 @@ RowPlace PlaceOf(const Int8Context& context, const Int8Tile& tile, int row) {
 
 void FindVisibleKeys(const Int8Context& context, Int8Tile* tile) {
   const core::Shape& shape = context.problem.shape;
+  const device::WindowRule& window = context.problem.score.window;
+  if (window.left < 0 && window.right < 0) {
+    std::fill_n(tile->begin, kInt8TileRows, 0);
+    std::fill_n(tile->end, kInt8TileRows, shape.max_kv_len);
+    tile->some_end = tile->all_end = shape.max_kv_len;
+    return;
+  }
   for (int row = 0; row < tile->num_rows; ++row) {
     const device::KeyRange keys =
         device::VisibleKeys(context.problem.score.window, PlaceOf(context, *tile, row).token,
@@ -284,10 +291,9 @@ void AddInt8Block(const Int8Context& context, const Int8Head& head, std::int64_t
   AddFixedBlock(context, args, first_key, values, tile);
 }
 
-void FinishInt8Tile(const Int8Context& context, Int8Tile* tile, float* rows) {
+void FinishInt8Tile(const Int8Context& context, const Int8Head& head, Int8Tile* tile, float* rows) {
   const core::ForwardProblem& problem = context.problem;
   const std::int64_t batch = BatchOf(context, *tile);
-  const std::int64_t kv_head = tile->head_index % problem.shape.num_kv_heads;
   alignas(kAlignment) float factor[kInt8TileRows];
   const float* sums = context.is_fixed ? tile->fixed.sum : tile->floats.sum;
   for (int row = 0; row < kInt8TileRows; ++row) {
@@ -295,16 +301,12 @@ void FinishInt8Tile(const Int8Context& context, Int8Tile* tile, float* rows) {
     // A sum that is no number has no reciprocal either.
     if (std::isnan(sums[row])) factor[row] = sums[row];
   }
-  context.kernel.rows({tile->o, factor, context.layout.padded_dims, rows});
+  const float* columns = problem.int8.has_channel_scales() ? head.column_factors : nullptr;
+  context.kernel.rows({tile->o, factor, columns, context.layout.padded_dims, rows});
   for (int row = 0; row < tile->num_rows; ++row) {
     const RowPlace place = PlaceOf(context, *tile, row);
     const std::int64_t at = problem.o.OffsetElems(batch, place.token, place.q_head);
-    float* from = rows + row * context.layout.padded_dims;
-    if (problem.int8.has_channel_scales()) {
-      for (std::int64_t d = 0; d < problem.shape.head_dim_v; ++d) {
-        from[d] *= problem.int8.v.At(batch, kv_head, d);
-      }
-    }
+    const float* from = rows + row * context.layout.padded_dims;
     StoreRow(problem.o, at, from, problem.shape.head_dim_v);
     if (!problem.lse.present()) continue;
     float lse = 0.0f;

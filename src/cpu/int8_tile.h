@@ -56,7 +56,7 @@ void AddInt8Block(const Int8Context& context, const Int8Head& head, std::int64_t
                   const void* values, void* scores, Int8Tile* tile);
 
 // Writes the rows of o and lse. rows: [kInt8TileRows][padded_dims].
-void FinishInt8Tile(const Int8Context& context, Int8Tile* tile, float* rows);
+void FinishInt8Tile(const Int8Context& context, const Int8Head& head, Int8Tile* tile, float* rows);
 
 }  // namespace heed::cpu
 

@@ -93,6 +93,17 @@ TEST(JudgeBar, SpeedupIsOverTheNamedCase) {
   EXPECT_NE(JudgeBar(row, {})->verdict, BarVerdict::kReached);
 }
 
+TEST(JudgeBar, SpeedupNeedsAFasterDotProduct) {
+  const std::vector<BenchRow> earlier = {RowWith(0.5, {})};
+  BenchRow row = RowWith(0.6, {BarKind::kSpeedup, 1.7, "case"});
+  row.measurement.roofs[0].ops_per_second = Summarise({100.0});
+  EXPECT_EQ(JudgeBar(row, earlier)->verdict, BarVerdict::kNotGated);
+  row.measurement.roofs.push_back({"dot", Summarise({50.0}), {}, 0.0});
+  EXPECT_EQ(JudgeBar(row, earlier)->verdict, BarVerdict::kNotGated);
+  row.measurement.roofs.push_back({"matrix", Summarise({200.0}), {}, 0.0});
+  EXPECT_EQ(JudgeBar(row, earlier)->verdict, BarVerdict::kMissed);
+}
+
 TEST(JudgeBar, NoBarNoVerdict) {
   BenchRow row = RowWith(0.5, {});
   row.bench_case.bar.reset();
