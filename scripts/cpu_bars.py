@@ -9,6 +9,7 @@ import re
 import typing
 
 AMD, INTEL = "amd-epyc-7003", "intel-xeon-6-207"
+INTEL_2 = "intel-xeon-6-207-2-cores"  # without AMX
 
 
 @dataclasses.dataclass
@@ -41,8 +42,8 @@ def peer_ratios(peer, **wanted):
                            if peer in case["ratio"] and fits(case)]
 
 
-def decode_case(heads):
-    return rf"decode\.kv8\.bf16\.q1\.kv\d+\.{heads}\.d128(\.bhsd)?\.t16"
+def decode_case(heads, threads=16):
+    return rf"decode\.kv8\.bf16\.q1\.kv\d+\.{heads}\.d128(\.bhsd)?\.t{threads}"
 
 
 def peers(machine, op):
@@ -72,12 +73,26 @@ BARS = [
         bench_rows("i8.u8.q4096.h1.d64.t1")),
     Bar("int8, P V in u8 x int8, times as fast as fp32", 3, f"{INTEL}/cpu-int8.json",
         bench_rows("i8.u8.q4096.h2.d128.t1")),
+    Bar("int8, P V in fp32 without AMX, D = 128", 0.87, f"{INTEL_2}/cpu.json",
+        bench_rows("i8.f32.q4096.h1.d128.t1")),
+    Bar("int8, P V in u8 x int8 without AMX, D = 128", 0.79, f"{INTEL_2}/cpu.json",
+        bench_rows("i8.u8.q4096.h1.d128.t1")),
+    Bar("int8, P V in u8 x int8 without AMX, D = 64", 0.70, f"{INTEL_2}/cpu.json",
+        bench_rows("i8.u8.q4096.h1.d64.t1")),
+    Bar("int8, P V in u8 x int8 without AMX, times as fast as fp32", 3, f"{INTEL_2}/cpu.json",
+        bench_rows("i8.u8.q4096.h2.d128.t1")),
     Bar("fp32 backward, L = 4096, D = 128, of the FMA peak", 0.65, f"{AMD}/cpu-backward.json",
         bench_rows("backward.f32.q4096.h1.d128.t1")),
+    Bar("fp32 backward with AVX-512, L = 4096, D = 128, of the FMA peak", 0.65,
+        f"{INTEL_2}/cpu.json", bench_rows("backward.f32.q4096.h1.d128.t1")),
     Bar("decode of int8 caches, G = 1 and 4, of the read bandwidth", 0.80,
         f"{INTEL}/cpu-decode.json", bench_rows(decode_case("(h8|h32x8)"))),
     Bar("decode of int8 caches, G = 8, of the read bandwidth", 0.60,
         f"{INTEL}/cpu-decode.json", bench_rows(decode_case("h64x8"))),
+    Bar("decode of int8 caches on 2 cores, G = 1 and 4, of the read bandwidth", 0.80,
+        f"{INTEL_2}/cpu.json", bench_rows(decode_case("(h8|h32x8)", 2))),
+    Bar("decode of int8 caches on 2 cores, G = 8, of the read bandwidth", 0.60,
+        f"{INTEL_2}/cpu.json", bench_rows(decode_case("h64x8", 2))),
     Bar("PyTorch, fp32 forward, full", 1.15, peers(AMD, "forward"),
         peer_ratios("torch", dtype="float32", causal=False)),
     Bar("PyTorch, fp32 forward, causal, L = 1024", 1.5, peers(AMD, "forward"),
@@ -95,6 +110,27 @@ BARS = [
         peer_ratios("onnxruntime", causal=True)),
     Bar("ONNX Runtime, fp32 decode, G = 4", 1.5, peers(AMD, "decode"),
         peer_ratios("onnxruntime")),
+    Bar("PyTorch on 2 threads with AVX-512, fp32 forward, full", 1.15, peers(INTEL_2, "forward"),
+        peer_ratios("torch", dtype="float32", causal=False)),
+    Bar("PyTorch on 2 threads with AVX-512, fp32 forward, causal, L = 1024", 1.5,
+        peers(INTEL_2, "forward"),
+        peer_ratios("torch", dtype="float32", causal=True, length=1024)),
+    Bar("PyTorch on 2 threads with AVX-512, bf16 forward", 1, peers(INTEL_2, "forward"),
+        peer_ratios("torch", dtype="bfloat16")),
+    Bar("PyTorch on 2 threads with AVX-512, fp32 backward, full", 1.5,
+        peers(INTEL_2, "backward"), peer_ratios("torch", dtype="float32", causal=False)),
+    Bar("PyTorch on 2 threads with AVX-512, fp32 backward, causal", 1.5,
+        peers(INTEL_2, "backward"), peer_ratios("torch", dtype="float32", causal=True)),
+    Bar("PyTorch on 2 threads with AVX-512, bf16 backward", 1.5, peers(INTEL_2, "backward"),
+        peer_ratios("torch", dtype="bfloat16")),
+    Bar("PyTorch on 2 threads with AVX-512, decode, G = 4", 2, peers(INTEL_2, "decode"),
+        peer_ratios("torch")),
+    Bar("ONNX Runtime on 2 threads with AVX-512, fp32 forward, full", 1.5,
+        peers(INTEL_2, "forward"), peer_ratios("onnxruntime", causal=False)),
+    Bar("ONNX Runtime on 2 threads with AVX-512, fp32 forward, causal", 1.5,
+        peers(INTEL_2, "forward"), peer_ratios("onnxruntime", causal=True)),
+    Bar("ONNX Runtime on 2 threads with AVX-512, fp32 decode, G = 4", 1.5,
+        peers(INTEL_2, "decode"), peer_ratios("onnxruntime")),
     Bar("PyTorch on 16 threads with AMX, bf16 forward, G = 4", 1, peers(INTEL, "forward"),
         peer_ratios("torch", dtype="bfloat16", kv_heads=2)),
     Bar("PyTorch on 16 threads with AMX, bf16 forward, 8 heads", 1,

@@ -45,9 +45,9 @@ Vector LoadVector(const std::int8_t* from) {
   return x;
 }
 
-// to[n * stride + row] = group n of each row, its bits turned.
+// to[n * stride_words + row] = group n of each row, its bits turned.
 void TransposeGroups(const std::int8_t* const* rows, std::int64_t d, std::uint32_t turned_bits,
-                     std::uint32_t* to, std::int64_t stride) {
+                     std::uint32_t* to, std::int64_t stride_words) {
   const auto a = LoadVector<GroupVector>(rows[0] + d), b = LoadVector<GroupVector>(rows[1] + d);
   const auto c = LoadVector<GroupVector>(rows[2] + d), e = LoadVector<GroupVector>(rows[3] + d);
   const GroupVector low_ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) ^ turned_bits;
@@ -60,24 +60,24 @@ void TransposeGroups(const std::int8_t* const* rows, std::int64_t d, std::uint32
                                  __builtin_shufflevector(high_ab, high_ce, 2, 3, 6, 7)};
   for (const GroupVector& column : columns) {
     std::memcpy(to, &column, sizeof(column));
-    to += stride;
+    to += stride_words;
   }
 }
 
-// The groups of kSquareRows rows of head_dim bytes, those of a row one after the other `stride`
-// words apart.
+// The groups of kSquareRows rows of head_dim bytes, those of a row one after the other
+// stride_words apart.
 void PackGroups(const std::int8_t* const* rows, std::int64_t head_dim, std::uint32_t turned_bits,
-                std::uint32_t* words, std::int64_t stride) {
+                std::uint32_t* words, std::int64_t stride_words) {
   std::int64_t d = 0;
   for (; d + kVectorBytes <= head_dim; d += kVectorBytes) {
-    TransposeGroups(rows, d, turned_bits, words, stride);
-    words += kVectorBytes / kInt8Group * stride;
+    TransposeGroups(rows, d, turned_bits, words, stride_words);
+    words += kVectorBytes / kInt8Group * stride_words;
   }
   for (; d < head_dim; d += kInt8Group) {
     for (int n = 0; n < kSquareRows; ++n) {
       words[n] = __builtin_bit_cast(std::uint32_t, LoadGroup(rows[n], d, head_dim)) ^ turned_bits;
     }
-    words += stride;
+    words += stride_words;
   }
 }
 
