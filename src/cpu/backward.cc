@@ -45,8 +45,10 @@ class Job {
     const bool is_paged = forward_.block_table.present(), has_bias = problem_.d_bias.present();
     const auto repeats = [&](int axis) { return has_bias && layout_.bias_extent[axis] <= 1; };
     const std::int64_t blocks = (shape.max_kv_len + kBlockKeys - 1) / kBlockKeys;
+    const std::int64_t per_unit =
+        is_paged || repeats(3) ? std::max<std::int64_t>(1, blocks) : layout_.unit_blocks;
     const Units units{is_paged || repeats(0) ? 1 : shape.batch, repeats(1) ? 1 : shape.num_kv_heads,
-                      is_paged || repeats(3) ? 1 : blocks, blocks};
+                      (blocks + per_unit - 1) / per_unit, per_unit, blocks};
     ForAll(units.batch * units.head * units.block,
            [this, units](std::int64_t task, std::int64_t worker) { RunUnit(units, task, worker); });
     Finish();
@@ -54,8 +56,8 @@ class Job {
 
  private:
   struct Units {
-    std::int64_t batch, head, block;  // 1 = one unit takes all of the axis in order
-    std::int64_t num_blocks;
+    std::int64_t batch, head;  // 1 = one unit takes all of the axis in order
+    std::int64_t block, blocks_per_unit, num_blocks;
   };
 
   template <class Body>
@@ -66,6 +68,10 @@ class Job {
   float* Own(std::size_t at, std::int64_t worker) const {
     return Shared(layout_.workers_at + layout_.worker_bytes * static_cast<std::size_t>(worker) +
                   at);
+  }
+  // Of a worker's block.
+  float* OwnBlock(std::size_t at, std::int64_t worker, std::int64_t n) const {
+    return Own(layout_.blocks_at + layout_.block_bytes * static_cast<std::size_t>(n) + at, worker);
   }
   std::int32_t* Turns() const { return reinterpret_cast<std::int32_t*>(base_ + layout_.turns_at); }
   // Of the sequence and head, among all tiles. Packed sequences start anywhere in a tile: each gets
@@ -168,6 +174,7 @@ class Job {
   struct Block {
     device::KeyRange keys;
     std::int64_t first_row;  // where they start in the loaded block
+    std::int64_t n;          // the worker's n-th
   };
 
   void StartTile(const HeadSequence& head, std::int64_t index, TileContext* tile) {
@@ -201,7 +208,8 @@ class Job {
         {tile.d_o, tile.rows.num_rows, shape.head_dim_v, Own(layout_.do_panels_at, worker), lanes});
   }
 
-  void LoadBlock(const HeadSequence& head, device::KeyRange keys, std::int64_t worker) {
+  void LoadBlock(const HeadSequence& head, device::KeyRange keys, std::int64_t worker,
+                 std::int64_t n) {
     const auto load = [&](const RowsView& view, std::int64_t head_dim, std::size_t to) {
       const void* rows[kBlockKeys];
       const auto bytes = static_cast<std::int64_t>(core::DTypeBytes(view.dtype));
@@ -210,7 +218,8 @@ class Job {
             static_cast<const std::uint8_t*>(view.data) +
             forward_.KvOffsetElems(view, head.sequence, head.batch, key, head.kv_head) * bytes;
       }
-      kernel_.load_rows({rows, keys.end - keys.begin, head_dim, Own(to, worker), kBlockKeys});
+      kernel_.load_rows(
+          {rows, keys.end - keys.begin, head_dim, OwnBlock(to, worker, n), kBlockKeys});
     };
     load(forward_.k, forward_.shape.head_dim, layout_.keys_at);
     load(forward_.v, forward_.shape.head_dim_v, layout_.values_at);
@@ -222,12 +231,14 @@ class Job {
     const core::Shape& shape = forward_.shape;
     const core::ScoreRule& score = forward_.score;
     const std::int64_t num_keys = block.keys.end - block.keys.begin;
-    kernel_.times_columns({Own(layout_.keys_at, worker) + block.first_row * shape.head_dim,
-                           shape.head_dim, num_keys, Own(layout_.q_columns_at, worker),
-                           shape.head_dim, Own(layout_.products_at, worker)});
-    kernel_.times_columns({Own(layout_.values_at, worker) + block.first_row * shape.head_dim_v,
-                           shape.head_dim_v, num_keys, Own(layout_.do_columns_at, worker),
-                           shape.head_dim_v, Own(layout_.d_products_at, worker)});
+    kernel_.times_columns(
+        {OwnBlock(layout_.keys_at, worker, block.n) + block.first_row * shape.head_dim,
+         shape.head_dim, num_keys, Own(layout_.q_columns_at, worker), shape.head_dim,
+         Own(layout_.products_at, worker)});
+    kernel_.times_columns(
+        {OwnBlock(layout_.values_at, worker, block.n) + block.first_row * shape.head_dim_v,
+         shape.head_dim_v, num_keys, Own(layout_.do_columns_at, worker), shape.head_dim_v,
+         Own(layout_.d_products_at, worker)});
     LaneIntervals visible = MakeLaneIntervals(tile.rows, block.keys);
     for (int i = 0; i < kernel_.tile_rows; ++i) {
       if (!tile.seen[i]) visible.begin[i] = visible.end[i] = 0.0f;
@@ -261,15 +272,15 @@ class Job {
   }
 
   struct TileBlock {
-    std::int64_t index, block;
-    device::KeyRange keys;  // of the block, that some row of the tile sees
+    std::int64_t index, block, n;  // the worker's n-th block
+    device::KeyRange keys;         // of the block, that some row of the tile sees
     const std::uint8_t* is_live;
   };
   // Rows of zeros for keys that no row of the tile sees, whatever bits they hold.
   const float* VisibleKeyRows(const TileBlock& at, std::int64_t worker) const {
     const std::int64_t num_keys = at.keys.end - at.keys.begin, dim = forward_.shape.head_dim;
     const float* rows =
-        Own(layout_.keys_at, worker) + (at.keys.begin - at.block * kBlockKeys) * dim;
+        OwnBlock(layout_.keys_at, worker, at.n) + (at.keys.begin - at.block * kBlockKeys) * dim;
     if (std::find(at.is_live, at.is_live + num_keys, 0) == at.is_live + num_keys) return rows;
     float* visible = Own(layout_.visible_keys_at, worker);
     for (std::int64_t key = 0; key < num_keys; ++key) {
@@ -319,55 +330,102 @@ class Job {
     }
   }
 
-  // Tasks run from the first block on: one that waits for dQ waits for a task before it.
+  // A KV head of a sequence, or several that one unit takes, and a block.
+  struct Unit {
+    std::int64_t head_of_batch, block;
+  };
+  // Heads in groups of about as many as there are workers, one group after the other: what all
+  // heads read for every block would not stay in a cache. In a group blocks run from the first one
+  // on, heads innermost: a task that waits for dQ waits for one before it, which has long begun.
+  Unit UnitAt(const Units& units, std::int64_t task) const {
+    const std::int64_t num_heads = units.batch * units.head;
+    const std::int64_t num_groups = std::max<std::int64_t>(1, num_heads / num_workers_);
+    // The first `rest` groups have a head more.
+    const std::int64_t size = num_heads / num_groups, rest = num_heads % num_groups;
+    const std::int64_t of_larger = rest * (size + 1) * units.block;
+    const bool is_larger = task < of_larger;
+    const std::int64_t heads = is_larger ? size + 1 : size;
+    const std::int64_t at = is_larger ? task : task - of_larger;
+    const std::int64_t group = at / (heads * units.block), in_group = at % (heads * units.block);
+    const std::int64_t first = group * heads + (is_larger ? 0 : rest * (size + 1));
+    return {first + in_group % heads, in_group / heads};
+  }
+
   void RunUnit(const Units& units, std::int64_t task, std::int64_t worker) {
     const core::Shape& shape = forward_.shape;
-    const auto range = [](std::int64_t unit, std::int64_t num_units, std::int64_t whole) {
-      return num_units == whole ? device::KeyRange{unit, unit + 1} : device::KeyRange{0, whole};
+    const Unit unit = UnitAt(units, task);
+    const auto range = [](std::int64_t n, std::int64_t num_units, std::int64_t whole) {
+      return num_units == whole ? device::KeyRange{n, n + 1} : device::KeyRange{0, whole};
     };
-    const auto heads = range(task % units.head, units.head, shape.num_kv_heads);
-    const auto batches = range(task / units.head % units.batch, units.batch, shape.batch);
-    const auto blocks = range(task / units.head / units.batch, units.block, units.num_blocks);
+    const auto heads = range(unit.head_of_batch % units.head, units.head, shape.num_kv_heads);
+    const auto batches = range(unit.head_of_batch / units.head, units.batch, shape.batch);
+    const std::int64_t first = unit.block * units.blocks_per_unit;
+    const std::int64_t end = std::min(first + units.blocks_per_unit, units.num_blocks);
     for (std::int64_t batch = batches.begin; batch < batches.end; ++batch) {
       for (std::int64_t head = heads.begin; head < heads.end; ++head) {
-        for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
-          KeyBlock({forward_.SequenceAt(batch), batch, head}, block, worker);
+        for (std::int64_t block = first; block < end; block += layout_.unit_blocks) {
+          KeyBlocks({forward_.SequenceAt(batch), batch, head}, block,
+                    std::min(end - block, layout_.unit_blocks), worker);
         }
       }
     }
   }
 
-  void KeyBlock(const HeadSequence& head, std::int64_t block, std::int64_t worker) {
+  // num_blocks blocks side by side, from first_block on.
+  void KeyBlocks(const HeadSequence& head, std::int64_t first_block, std::int64_t num_blocks,
+                 std::int64_t worker) {
     const core::Shape& shape = forward_.shape;
     const std::int64_t lanes = kernel_.tile_rows;
-    const device::KeyRange keys{
-        block * kBlockKeys, std::min<std::int64_t>((block + 1) * kBlockKeys, head.sequence.kv_len)};
-    if (keys.begin >= keys.end) return;
-    float* dk = Own(layout_.dk_at, worker);
-    float* dv = Own(layout_.dv_at, worker);
-    std::fill_n(dk, PaddedTo(shape.head_dim, lanes) * kBlockKeys, 0.0f);
-    std::fill_n(dv, PaddedTo(shape.head_dim_v, lanes) * kBlockKeys, 0.0f);
-    LoadBlock(head, keys, worker);
+    const auto keys_of = [&](std::int64_t n) {
+      const std::int64_t begin = (first_block + n) * kBlockKeys;
+      return device::KeyRange{begin, std::min(begin + kBlockKeys, head.sequence.kv_len)};
+    };
+    const auto has_keys = [&](std::int64_t n) { return keys_of(n).begin < keys_of(n).end; };
+    while (num_blocks > 0 && !has_keys(num_blocks - 1)) --num_blocks;
+    for (std::int64_t n = 0; n < num_blocks; ++n) {
+      std::fill_n(OwnBlock(layout_.dk_at, worker, n), PaddedTo(shape.head_dim, lanes) * kBlockKeys,
+                  0.0f);
+      std::fill_n(OwnBlock(layout_.dv_at, worker, n),
+                  PaddedTo(shape.head_dim_v, lanes) * kBlockKeys, 0.0f);
+      LoadBlock(head, keys_of(n), worker, n);
+    }
     TileContext tile;
     for (std::int64_t index = 0; index * lanes < head.sequence.q_len * shape.group; ++index) {
       StartTile(head, index, &tile);
-      const device::KeyRange seen{std::max(keys.begin, tile.rows.by_any.begin),
-                                  std::min(keys.end, tile.rows.by_any.end)};
-      if (seen.begin >= seen.end) continue;
-      LoadTile(tile, worker);
-      std::uint8_t is_live[kBlockKeys];
-      ComputeGradients(tile, {seen, seen.begin - keys.begin}, worker, is_live);
-      const std::int64_t num_seen = seen.end - seen.begin;
-      const std::int64_t skipped_elems = (seen.begin - keys.begin) * lanes;
-      kernel_.add_panels({Own(layout_.products_at, worker), num_seen, tile.rows.num_rows,
-                          Own(layout_.do_panels_at, worker), shape.head_dim_v, dv + skipped_elems});
-      kernel_.add_panels({Own(layout_.d_products_at, worker), num_seen, tile.rows.num_rows,
-                          Own(layout_.q_panels_at, worker), shape.head_dim, dk + skipped_elems});
-      if (problem_.d_bias.present()) AddBias(tile, seen, Own(layout_.d_scores_at, worker));
-      AddToQueries(tile, {index, block, seen, is_live}, worker);
+      bool is_loaded = false;
+      for (std::int64_t n = 0; n < num_blocks; ++n) {
+        const device::KeyRange keys = keys_of(n);
+        const device::KeyRange seen{std::max(keys.begin, tile.rows.by_any.begin),
+                                    std::min(keys.end, tile.rows.by_any.end)};
+        if (seen.begin >= seen.end) continue;
+        if (!is_loaded) LoadTile(tile, worker);
+        is_loaded = true;
+        AddTile(tile, {index, first_block + n, n, seen, nullptr}, worker);
+      }
     }
-    StoreKeys(head, keys, SumsOfKeys(dk));
-    StoreKeys(head, keys, SumsOfValues(dv));
+    for (std::int64_t n = 0; n < num_blocks; ++n) {
+      StoreKeys(head, keys_of(n), SumsOfKeys(OwnBlock(layout_.dk_at, worker, n)));
+      StoreKeys(head, keys_of(n), SumsOfValues(OwnBlock(layout_.dv_at, worker, n)));
+    }
+  }
+
+  // What a loaded tile and block add to dK, dV and dQ. at.is_live is filled here.
+  void AddTile(const TileContext& tile, TileBlock at, std::int64_t worker) {
+    const core::Shape& shape = forward_.shape;
+    const std::int64_t num_seen = at.keys.end - at.keys.begin;
+    const std::int64_t skipped = at.keys.begin - at.block * kBlockKeys;
+    const std::int64_t skipped_elems = skipped * kernel_.tile_rows;
+    std::uint8_t is_live[kBlockKeys];
+    ComputeGradients(tile, {at.keys, skipped, at.n}, worker, is_live);
+    at.is_live = is_live;
+    kernel_.add_panels({Own(layout_.products_at, worker), num_seen, tile.rows.num_rows,
+                        Own(layout_.do_panels_at, worker), shape.head_dim_v,
+                        OwnBlock(layout_.dv_at, worker, at.n) + skipped_elems});
+    kernel_.add_panels({Own(layout_.d_products_at, worker), num_seen, tile.rows.num_rows,
+                        Own(layout_.q_panels_at, worker), shape.head_dim,
+                        OwnBlock(layout_.dk_at, worker, at.n) + skipped_elems});
+    if (problem_.d_bias.present()) AddBias(tile, at.keys, Own(layout_.d_scores_at, worker));
+    AddToQueries(tile, at, worker);
   }
 
   void AddBias(const TileContext& tile, device::KeyRange keys, const float* d_scores) {

@@ -22,6 +22,17 @@ class Counter {
   std::size_t next_ = 0;
 };
 
+// As many as leave every worker some units. One with a gradient of bias, whose elements may be sums
+// over blocks and tiles both: their order must not depend on the workers.
+std::int64_t UnitBlocks(const BackwardProblem& problem, std::int64_t num_workers) {
+  if (problem.d_bias.present()) return 1;
+  const core::Shape& shape = problem.forward.shape;
+  constexpr std::int64_t kUnitsPerWorker = 4;
+  const std::int64_t num_blocks = (shape.max_kv_len + kBlockKeys - 1) / kBlockKeys;
+  const std::int64_t all = shape.batch * shape.num_kv_heads * num_blocks;
+  return std::clamp<std::int64_t>(all / (kUnitsPerWorker * num_workers), 1, kMaxUnitBlocks);
+}
+
 }  // namespace
 
 std::int64_t PaddedTo(std::int64_t elems, std::int64_t multiple) {
@@ -81,16 +92,21 @@ BackwardLayout MakeBackwardLayout(const BackwardProblem& problem, const Backward
   layout.do_columns_at = worker.Take(shape.head_dim_v * lanes * kFloat);
   layout.q_panels_at = worker.Take(q_padded * lanes * kFloat);
   layout.do_panels_at = worker.Take(v_padded * lanes * kFloat);
-  layout.keys_at = worker.Take(block * shape.head_dim * kFloat);
   layout.visible_keys_at = worker.Take(block * shape.head_dim * kFloat);
-  layout.values_at = worker.Take(block * shape.head_dim_v * kFloat);
-  layout.dk_at = worker.Take(block * q_padded * kFloat);
-  layout.dv_at = worker.Take(block * v_padded * kFloat);
   layout.products_at = worker.Take(block * lanes * kFloat);
   layout.d_products_at = worker.Take(block * lanes * kFloat);
   layout.d_scores_at = worker.Take(problem.d_bias.present() ? block * lanes * kFloat : 0);
   layout.additive_at = worker.Take(block * lanes * kFloat);
   layout.keep_at = worker.Take(forward.score.dropout.active() ? block * lanes * kFloat : 0);
+  Counter of_block;
+  layout.keys_at = of_block.Take(block * shape.head_dim * kFloat);
+  layout.values_at = of_block.Take(block * shape.head_dim_v * kFloat);
+  layout.dk_at = of_block.Take(block * q_padded * kFloat);
+  layout.dv_at = of_block.Take(block * v_padded * kFloat);
+  layout.block_bytes = of_block.next();
+  layout.unit_blocks = UnitBlocks(problem, num_workers);
+  layout.blocks_at =
+      worker.Take(static_cast<std::int64_t>(layout.block_bytes) * layout.unit_blocks);
   layout.worker_bytes = worker.next();
   layout.total_bytes =
       layout.workers_at + layout.worker_bytes * static_cast<std::size_t>(num_workers);

@@ -106,6 +106,44 @@ TEST(Conformance, EmptyBackwardCases) {
   }
 }
 
+std::vector<double> GradientsOf(const BackwardInstance& instance) {
+  std::vector<double> numbers;
+  for (const BackwardInstance::Gradient& gradient : instance.gradients()) {
+    if (gradient.tensor == nullptr) continue;
+    ForEachIndex(gradient.tensor->shape(),
+                 [&](const Indices& at) { numbers.push_back(gradient.tensor->At(at)); });
+  }
+  return numbers;
+}
+
+// How heads and blocks of keys are shared out depends on the threads, sums do not.
+TEST(Conformance, BackwardBitsForEveryThreadCount) {
+  for (const char* id : {"bwd:b1:hq3:hkv3:sq150:skv1500:d40:dv24:f32:d-lse",
+                         "bwd:b2:hq6:hkv3:sq190:skv900:d32:dv32:bf16:causal:sink:d-sinks",
+                         "bwd:b2:hq4:hkv2:sq130:skv700:d16:dv16:f32:bias-bhqk-f32:d-bias-f32",
+                         "bwd:b2:hq4:hkv2:sq130:skv700:d16:dv16:f32:bias-1111-f32:d-bias-f32"}) {
+    SCOPED_TRACE(id);
+    std::string error;
+    const auto backward_case = ParseBackwardCaseId(id, &error);
+    ASSERT_TRUE(backward_case.has_value()) << error;
+    BackwardInstance instance(*backward_case);
+    ASSERT_EQ(instance.forward_failure(), "");
+    for (const KernelRow& row : RunnableBackwardRows()) {
+      if (row.backend != "Cpu" || !row.Takes(backward_case->forward.element)) continue;
+      const std::string kernel(row.id);
+      instance.exec().kernel = kernel.c_str();
+      std::vector<double> wanted;
+      for (const std::int32_t num_threads : {1, 2, 3, 7, 16}) {
+        instance.exec().num_threads = num_threads;
+        instance.PrepareRun();
+        ASSERT_EQ(heed_backward(instance.args()), HEED_OK) << heed_last_error();
+        if (num_threads == 1) wanted = GradientsOf(instance);
+        EXPECT_EQ(GradientsOf(instance), wanted) << kernel << ", " << num_threads << " threads";
+      }
+    }
+  }
+}
+
 TEST(BackwardCaseId, ReCreatesEveryGeneratedCase) {
   for (std::uint64_t index = 0; index < 2000; ++index) {
     const BackwardCase generated = GenerateBackwardCase(7, index, 1e7);
