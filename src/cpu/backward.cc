@@ -10,6 +10,8 @@
 #include "core/os/thread_pool.h"
 #include "cpu/backward_kernel.h"
 #include "cpu/backward_layout.h"
+#include "cpu/backward_memory.h"
+#include "cpu/backward_units.h"
 #include "cpu/scalar.h"
 #include "cpu/scalar_rows.h"
 #include "cpu/score_terms.h"
@@ -25,16 +27,11 @@ using core::BackwardProblem;
 using core::ForwardProblem;
 using core::RowsView;
 
-class Job {
+class Job : BackwardMemory {
  public:
   Job(const BackwardProblem& problem, const BackwardKernel& kernel, std::int64_t num_workers,
       void* workspace)
-      : problem_(problem),
-        forward_(problem.forward),
-        kernel_(kernel),
-        layout_(MakeBackwardLayout(problem, kernel, num_workers)),
-        num_workers_(num_workers),
-        base_(static_cast<std::uint8_t*>(workspace)) {}
+      : BackwardMemory(problem, kernel, num_workers, workspace), num_workers_(num_workers) {}
 
   void Run() {
     const core::Shape& shape = forward_.shape;
@@ -45,60 +42,21 @@ class Job {
     const bool is_paged = forward_.block_table.present(), has_bias = problem_.d_bias.present();
     const auto repeats = [&](int axis) { return has_bias && layout_.bias_extent[axis] <= 1; };
     const std::int64_t blocks = (shape.max_kv_len + kBlockKeys - 1) / kBlockKeys;
-    const std::int64_t per_unit =
+    const std::int64_t span =
         is_paged || repeats(3) ? std::max<std::int64_t>(1, blocks) : layout_.unit_blocks;
-    const Units units{is_paged || repeats(0) ? 1 : shape.batch, repeats(1) ? 1 : shape.num_kv_heads,
-                      (blocks + per_unit - 1) / per_unit, per_unit, blocks};
-    ForAll(units.batch * units.head * units.block,
+    const BackwardUnits units{is_paged || repeats(0) ? 1 : shape.batch,
+                              repeats(1) ? 1 : shape.num_kv_heads, (blocks + span - 1) / span, span,
+                              blocks};
+    ForAll(units.num_batches * units.num_heads * units.num_spans,
            [this, units](std::int64_t task, std::int64_t worker) { RunUnit(units, task, worker); });
     Finish();
   }
 
  private:
-  struct Units {
-    std::int64_t batch, head;  // 1 = one unit takes all of the axis in order
-    std::int64_t block, blocks_per_unit, num_blocks;
-  };
-
   template <class Body>
   void ForAll(std::int64_t num_tasks, Body body) {
     if (num_tasks > 0) Tasks<Body>(num_tasks, body).Run(forward_.exec, num_workers_);
   }
-  float* Shared(std::size_t at) const { return reinterpret_cast<float*>(base_ + at); }
-  float* Own(std::size_t at, std::int64_t worker) const {
-    return Shared(layout_.workers_at + layout_.worker_bytes * static_cast<std::size_t>(worker) +
-                  at);
-  }
-  // Of a worker's block.
-  float* OwnBlock(std::size_t at, std::int64_t worker, std::int64_t n) const {
-    return Own(layout_.blocks_at + layout_.block_bytes * static_cast<std::size_t>(n) + at, worker);
-  }
-  std::int32_t* Turns() const { return reinterpret_cast<std::int32_t*>(base_ + layout_.turns_at); }
-  // Of the sequence and head, among all tiles. Packed sequences start anywhere in a tile: each gets
-  // one more than its share of the rows.
-  std::int64_t FirstTile(const HeadSequence& head) const {
-    const core::Shape& shape = forward_.shape;
-    const std::int64_t lanes = kernel_.tile_rows;
-    const std::int64_t in_head =
-        forward_.q_packing == core::Packing::kPacked
-            ? head.sequence.q_begin * shape.group / lanes + head.batch
-            : head.batch * ((shape.max_q_len * shape.group + lanes - 1) / lanes);
-    return head.kv_head * layout_.tiles_per_head + in_head;
-  }
-  float Scale() const { return static_cast<float>(forward_.score.scale); }
-  double* BiasSums() const { return reinterpret_cast<double*>(base_ + layout_.d_bias_at); }
-  std::int64_t RowIndex(const core::Sequence& sequence, std::int64_t q_head,
-                        std::int64_t token) const {
-    const Extents extents = QueryExtents(forward_);
-    return (sequence.q_batch * extents.rows + sequence.q_begin + token) * extents.heads + q_head;
-  }
-  const void* QueryRow(const RowsView& view, const core::Sequence& s, std::int64_t head,
-                       std::int64_t token) const {
-    const auto bytes = static_cast<std::int64_t>(core::DTypeBytes(view.dtype));
-    return static_cast<const std::uint8_t*>(view.data) +
-           view.OffsetElems(s.q_batch, s.q_begin + token, head) * bytes;
-  }
-
   void ClearRows(const RowsView& view, const Extents& extents, std::int64_t head_dim) {
     ForAll(extents.batch * extents.rows, [=](std::int64_t row, std::int64_t) {
       const std::size_t bytes = core::DTypeBytes(view.dtype);
@@ -291,7 +249,7 @@ class Job {
   }
 
   // dQ^T += K^T dS^T. Blocks of a tile add in their order, so that the bits do not depend on the
-  // workers: each waits for the one before. Blocks are handed out in order, so that one is running.
+  // workers: each waits for the one before. Units are handed out in order, so that one is running.
   void AddToQueries(const TileContext& tile, const TileBlock& at, std::int64_t worker) {
     const std::int64_t head_dim = forward_.shape.head_dim, lanes = kernel_.tile_rows;
     const std::int64_t slot = FirstTile(tile.head) + at.index;
@@ -330,37 +288,18 @@ class Job {
     }
   }
 
-  // A KV head of a sequence, or several that one unit takes, and a block.
-  struct Unit {
-    std::int64_t head_of_batch, block;
-  };
-  // Heads in groups of about as many as there are workers, one group after the other: what all
-  // heads read for every block would not stay in a cache. In a group blocks run from the first one
-  // on, heads innermost: a task that waits for dQ waits for one before it, which has long begun.
-  Unit UnitAt(const Units& units, std::int64_t task) const {
-    const std::int64_t num_heads = units.batch * units.head;
-    const std::int64_t num_groups = std::max<std::int64_t>(1, num_heads / num_workers_);
-    // The first `rest` groups have a head more.
-    const std::int64_t size = num_heads / num_groups, rest = num_heads % num_groups;
-    const std::int64_t of_larger = rest * (size + 1) * units.block;
-    const bool is_larger = task < of_larger;
-    const std::int64_t heads = is_larger ? size + 1 : size;
-    const std::int64_t at = is_larger ? task : task - of_larger;
-    const std::int64_t group = at / (heads * units.block), in_group = at % (heads * units.block);
-    const std::int64_t first = group * heads + (is_larger ? 0 : rest * (size + 1));
-    return {first + in_group % heads, in_group / heads};
-  }
-
-  void RunUnit(const Units& units, std::int64_t task, std::int64_t worker) {
+  void RunUnit(const BackwardUnits& units, std::int64_t task, std::int64_t worker) {
     const core::Shape& shape = forward_.shape;
-    const Unit unit = UnitAt(units, task);
+    const BackwardUnit unit = UnitAt(units, num_workers_, task);
     const auto range = [](std::int64_t n, std::int64_t num_units, std::int64_t whole) {
       return num_units == whole ? device::KeyRange{n, n + 1} : device::KeyRange{0, whole};
     };
-    const auto heads = range(unit.head_of_batch % units.head, units.head, shape.num_kv_heads);
-    const auto batches = range(unit.head_of_batch / units.head, units.batch, shape.batch);
-    const std::int64_t first = unit.block * units.blocks_per_unit;
-    const std::int64_t end = std::min(first + units.blocks_per_unit, units.num_blocks);
+    const auto heads =
+        range(unit.head_of_batch % units.num_heads, units.num_heads, shape.num_kv_heads);
+    const auto batches =
+        range(unit.head_of_batch / units.num_heads, units.num_batches, shape.batch);
+    const std::int64_t first = unit.span * units.span_blocks;
+    const std::int64_t end = std::min(first + units.span_blocks, units.num_blocks);
     for (std::int64_t batch = batches.begin; batch < batches.end; ++batch) {
       for (std::int64_t head = heads.begin; head < heads.end; ++head) {
         for (std::int64_t block = first; block < end; block += layout_.unit_blocks) {
@@ -382,6 +321,7 @@ class Job {
     };
     const auto has_keys = [&](std::int64_t n) { return keys_of(n).begin < keys_of(n).end; };
     while (num_blocks > 0 && !has_keys(num_blocks - 1)) --num_blocks;
+    if (num_blocks == 0) return;
     for (std::int64_t n = 0; n < num_blocks; ++n) {
       std::fill_n(OwnBlock(layout_.dk_at, worker, n), PaddedTo(shape.head_dim, lanes) * kBlockKeys,
                   0.0f);
@@ -530,12 +470,7 @@ class Job {
     }
   }
 
-  const BackwardProblem& problem_;
-  const ForwardProblem& forward_;
-  const BackwardKernel& kernel_;
-  const BackwardLayout layout_;
-  std::int64_t num_workers_;
-  std::uint8_t* base_;
+  const std::int64_t num_workers_;
 };
 
 }  // namespace

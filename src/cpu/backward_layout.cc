@@ -22,7 +22,7 @@ class Counter {
   std::size_t next_ = 0;
 };
 
-// As many as leave every worker some units. One with a gradient of bias, whose elements may be sums
+// As many as leave every worker some units; 1 with a gradient of bias, whose elements may be sums
 // over blocks and tiles both: their order must not depend on the workers.
 std::int64_t UnitBlocks(const BackwardProblem& problem, std::int64_t num_workers) {
   if (problem.d_bias.present()) return 1;
@@ -104,12 +104,19 @@ BackwardLayout MakeBackwardLayout(const BackwardProblem& problem, const Backward
   layout.dk_at = of_block.Take(block * q_padded * kFloat);
   layout.dv_at = of_block.Take(block * v_padded * kFloat);
   layout.block_bytes = of_block.next();
+  layout.blocks_at = worker.next();
+  const auto worker_bytes = [&](std::int64_t workers) {
+    return layout.blocks_at +
+           layout.block_bytes * static_cast<std::size_t>(UnitBlocks(problem, workers));
+  };
   layout.unit_blocks = UnitBlocks(problem, num_workers);
-  layout.blocks_at =
-      worker.Take(static_cast<std::int64_t>(layout.block_bytes) * layout.unit_blocks);
-  layout.worker_bytes = worker.next();
-  layout.total_bytes =
-      layout.workers_at + layout.worker_bytes * static_cast<std::size_t>(num_workers);
+  layout.worker_bytes = worker_bytes(num_workers);
+  // Fewer workers may take more each. What is enough for some is enough for fewer.
+  std::size_t of_workers = 0;
+  for (std::int64_t workers = 1; workers <= num_workers; ++workers) {
+    of_workers = std::max(of_workers, worker_bytes(workers) * static_cast<std::size_t>(workers));
+  }
+  layout.total_bytes = layout.workers_at + of_workers;
   return layout;
 }
 

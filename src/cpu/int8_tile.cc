@@ -40,6 +40,7 @@ void FindVisibleKeys(const Int8Context& context, Int8Tile* tile) {
   if (window.left < 0 && window.right < 0) {
     std::fill_n(tile->begin, kInt8TileRows, 0);
     std::fill_n(tile->end, kInt8TileRows, shape.max_kv_len);
+    tile->some_begin = tile->all_begin = 0;
     tile->some_end = tile->all_end = shape.max_kv_len;
     return;
   }
@@ -301,7 +302,9 @@ void FinishInt8Tile(const Int8Context& context, const Int8Head& head, Int8Tile* 
     // A sum that is no number has no reciprocal either.
     if (std::isnan(sums[row])) factor[row] = sums[row];
   }
-  const float* columns = problem.int8.has_channel_scales() ? head.column_factors : nullptr;
+  // Prepared with the keys; without any o is 0.
+  const bool has_columns = problem.int8.has_channel_scales() && problem.shape.max_kv_len > 0;
+  const float* columns = has_columns ? head.column_factors : nullptr;
   context.kernel.rows({tile->o, factor, columns, context.layout.padded_dims, rows});
   for (int row = 0; row < tile->num_rows; ++row) {
     const RowPlace place = PlaceOf(context, *tile, row);

@@ -102,6 +102,11 @@ TEST(JudgeBar, SpeedupNeedsAFasterDotProduct) {
   EXPECT_EQ(JudgeBar(row, earlier)->verdict, BarVerdict::kNotGated);
   row.measurement.roofs.push_back({"matrix", Summarise({200.0}), {}, 0.0});
   EXPECT_EQ(JudgeBar(row, earlier)->verdict, BarVerdict::kMissed);
+  // That of int8 is set for AVX-512, as its fractions are.
+  row.bench_case.problem.bench.int8 = BenchInt8::kU8;
+  BenchRow fraction = row;
+  fraction.bench_case.bar = {BarKind::kMixedFraction, 0.79, ""};
+  EXPECT_EQ(JudgeBar(row, earlier)->verdict, JudgeBar(fraction, earlier)->verdict);
 }
 
 TEST(JudgeBar, NoBarNoVerdict) {

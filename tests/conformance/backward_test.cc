@@ -120,6 +120,8 @@ std::vector<double> GradientsOf(const BackwardInstance& instance) {
 TEST(Conformance, BackwardBitsForEveryThreadCount) {
   for (const char* id : {"bwd:b1:hq3:hkv3:sq150:skv1500:d40:dv24:f32:d-lse",
                          "bwd:b2:hq6:hkv3:sq190:skv900:d32:dv32:bf16:causal:sink:d-sinks",
+                         "bwd:b3:hq4:hkv2:sq300:skv800:d24:dv24:f32:varlen-q:varlen-kv:win200,40",
+                         "bwd:b2:hq4:hkv2:sq100:skv640:d16:dv16:f32:causal:seqused-kv:paged64",
                          "bwd:b2:hq4:hkv2:sq130:skv700:d16:dv16:f32:bias-bhqk-f32:d-bias-f32",
                          "bwd:b2:hq4:hkv2:sq130:skv700:d16:dv16:f32:bias-1111-f32:d-bias-f32"}) {
     SCOPED_TRACE(id);

@@ -183,6 +183,30 @@ TEST(Int8Modes, TheAbiRunsWhatThePlanSays) {
   }
 }
 
+// Scales of channels are prepared with the keys, of which there are none.
+TEST(Int8Modes, WithoutKeysRowsAreZeroWhateverTheWorkspaceHolds) {
+  for (const heed_int8_softmax_t softmax : {HEED_INT8_SOFTMAX_FLOAT, HEED_INT8_SOFTMAX_FIXED}) {
+    Int8Case spec;
+    spec.q_len = 50;
+    spec.kv_len = 0;
+    spec.softmax = softmax;
+    spec.v_block = 0;
+    if (softmax == HEED_INT8_SOFTMAX_FIXED) spec.q_block = spec.k_block = kNoScales;
+    Int8Call call(spec, 1);
+    heed_plan_info_t plan = HEED_PLAN_INFO_INIT;
+    ASSERT_EQ(heed_plan(HEED_OP_FORWARD, &call.args, &plan), HEED_OK) << heed_last_error();
+    std::vector<std::uint64_t> memory(plan.workspace_bytes / 8 + 16, ~std::uint64_t{0});
+    void* aligned = memory.data();
+    std::size_t space = memory.size() * 8;
+    ASSERT_NE(std::align(64, plan.workspace_bytes, aligned, space), nullptr);
+    call.exec.workspace = aligned;
+    call.exec.workspace_bytes = plan.workspace_bytes;
+    ASSERT_EQ(heed_forward(&call.args), HEED_OK) << heed_last_error();
+    const float* o = call.o.data<float>();
+    for (std::int64_t n = 0; n < spec.q_len * spec.head_dim_v; ++n) ASSERT_EQ(o[n], 0.0f) << n;
+  }
+}
+
 TEST(Int8Modes, ExplainSaysHowIntegersAreRead) {
   Int8Case spec;
   spec.q_block = 16;

@@ -14,7 +14,7 @@ lack() {
 for tool in spirv-cross spirv-val; do
   command -v "$tool" >/dev/null || lack "$tool is not installed"
 done
-# Reads all of ldconfig's list: one that cannot write it to its end fails, and with it the pipeline.
+# An awk that exits early breaks ldconfig's pipe, which pipefail makes a failure.
 loader="$(ldconfig -p | awk '$1 == "libvulkan.so.1" && !found { found = 1; print $NF }')"
 [[ -n "$loader" ]] || lack "there is no libvulkan.so.1"
 

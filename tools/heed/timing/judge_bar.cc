@@ -15,14 +15,16 @@ bool HasLoop(bench::RoofKind kind, const char* name) {
   return loop != nullptr && std::string(loop->name) == name;
 }
 
-// Whether a dot product timed beside the row is faster than the fp32 multiply-adds, which stand
-// first: on some CPUs it runs at half their flops, and the kernels do without it.
+// Whether a dot product timed beside a bf16 row is faster than the fp32 multiply-adds, which stand
+// first: on some CPUs it runs at half their rate, and the kernels do without it.
 bool HasFasterDot(const Measurement& measurement) {
   const std::vector<RoofShare>& roofs = measurement.roofs;
   return std::any_of(roofs.begin(), roofs.end(), [&](const RoofShare& roof) {
     return roof.ops_per_second.median > roofs[0].ops_per_second.median;
   });
 }
+
+bool HasByteDot() { return HasLoop(bench::RoofKind::kDotI8, "dot_i8.avx512"); }
 
 // Whether the bar was set for machines like this one.
 bool IsGated(const BenchRow& row) {
@@ -31,9 +33,10 @@ bool IsGated(const BenchRow& row) {
       return HasLoop(bench::RoofKind::kFmaF32, "fma_f32.avx512");
     case BarKind::kReadFraction:
     case BarKind::kMixedFraction:
-      return HasLoop(bench::RoofKind::kDotI8, "dot_i8.avx512");
+      return HasByteDot();
     case BarKind::kSpeedup:
-      return HasFasterDot(row.measurement);
+      return row.bench_case.problem.bench.int8 == BenchInt8::kOff ? HasFasterDot(row.measurement)
+                                                                  : HasByteDot();
     case BarKind::kExtraMemoryBytes:
       return true;
   }
