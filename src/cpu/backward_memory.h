@@ -20,6 +20,11 @@ class BackwardMemory {
         layout_(MakeBackwardLayout(problem, kernel, num_workers)),
         base_(static_cast<std::uint8_t*>(workspace)) {}
 
+  const core::BackwardProblem& problem() const { return problem_; }
+  const core::ForwardProblem& forward() const { return forward_; }
+  const BackwardKernel& kernel() const { return kernel_; }
+  const BackwardLayout& layout() const { return layout_; }
+
   float* Shared(std::size_t at) const { return reinterpret_cast<float*>(base_ + at); }
   float* Own(std::size_t at, std::int64_t worker) const {
     return Shared(layout_.workers_at + layout_.worker_bytes * static_cast<std::size_t>(worker) +
@@ -29,6 +34,8 @@ class BackwardMemory {
   float* OwnBlock(std::size_t at, std::int64_t worker, std::int64_t n) const {
     return Own(layout_.blocks_at + layout_.block_bytes * static_cast<std::size_t>(n) + at, worker);
   }
+  // Of every row of lse: whether it sees a key.
+  std::uint8_t* Seen() const { return base_ + layout_.seen_at; }
   std::int32_t* Turns() const { return reinterpret_cast<std::int32_t*>(base_ + layout_.turns_at); }
   // Of the sequence and head, among all tiles. Packed sequences start anywhere in a tile: each gets
   // one more than its share of the rows.
@@ -55,6 +62,7 @@ class BackwardMemory {
            view.OffsetElems(s.q_batch, s.q_begin + token, head) * bytes;
   }
 
+ private:
   const core::BackwardProblem& problem_;
   const core::ForwardProblem& forward_;
   const BackwardKernel& kernel_;
