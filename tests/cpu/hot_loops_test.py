@@ -94,7 +94,9 @@ def check_disassembly(disassembly):
     """(number of product loops, list of complaints)."""
     num_loops, complaints = 0, []
     for name, body in functions(disassembly):
-        if "::Unpack" in name:  # widens bytes, and keeps the last block of a row on the stack
+        # Unpacking widens bytes, and keeps the last block of a row on the stack; rows of o are
+        # turned, which the generic target does in memory.
+        if "::Unpack" in name or "::Int8OutputRows" in name:
             continue
         on_stack = stack_pattern(body)
         for loop in innermost_loops(body):

@@ -234,12 +234,11 @@ void Int8OutputRows(const Int8RowsArgs& args) {
       for (int n = 0; n < kLanes; ++n) {
         square[n] = Isa::Mul(factor, Isa::Load(args.o + (d + n) * kInt8TileRows + row));
       }
-      if (args.column_factors != nullptr) {
-        for (int n = 0; n < kLanes; ++n) {
-          square[n] = Isa::Mul(square[n], Isa::Set(args.column_factors[d + n]));
-        }
-      }
       Floats::Transpose(square);
+      if (args.column_factors != nullptr) {
+        const auto columns = Isa::Load(args.column_factors + d);
+        for (int n = 0; n < kLanes; ++n) square[n] = Isa::Mul(square[n], columns);
+      }
       for (int n = 0; n < kLanes; ++n) {
         Isa::Store(args.rows + (row + n) * args.padded_dims + d, square[n]);
       }
